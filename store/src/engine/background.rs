@@ -1,0 +1,261 @@
+//! What nobody waits for, until somebody does: deferred writes, flushing the key-value store and
+//! trimming the log, pre-writing.
+
+use std::sync::Arc;
+
+use lodestore_aio::{AlignedBuf, IoOp};
+use lodestore_kv::{Cf, Kv, KvError, KvOp};
+use lodestore_wal::AppendError;
+
+use super::{Engine, kind, token};
+use crate::bugs::{self, Bug};
+use crate::format::{BLOCK_LEN, key, small};
+use crate::types::Lsn;
+
+/// Writes in place in flight at a time: they must not crowd out what somebody waits for.
+const APPLIES_MAX: usize = 16;
+/// Bytes of one pre-writing I/O.
+const PREWRITE_IO: u64 = 1 << 20;
+/// Pre-writing I/Os in flight at a time.
+const PREWRITES_MAX: usize = 4;
+
+/// Work that blocks and so must run elsewhere.
+#[derive(Debug)]
+pub struct Job {
+    kv: Arc<dyn Kv>,
+    upto: Lsn,
+}
+
+/// A [`Job`] that was run.
+#[derive(Debug)]
+pub struct JobDone {
+    upto: Lsn,
+    result: Result<(), KvError>,
+}
+
+impl Job {
+    /// Does it; on any thread.
+    pub fn run(self) -> JobDone {
+        fail::fail_point!("engine::before_kv_flush");
+        let result = self.kv.flush();
+        fail::fail_point!("engine::after_kv_flush");
+        JobDone { upto: self.upto, result }
+    }
+}
+
+/// Data space being pre-written.
+#[derive(Debug)]
+pub(super) struct Prewrite {
+    /// Blocks whose writing has been started.
+    next: u64,
+    /// Where it will end.
+    end: u64,
+    in_flight: usize,
+    state: PrewriteState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum PrewriteState {
+    Writing,
+    Syncing,
+    /// Durable; its record waits for room in the log.
+    Recording,
+}
+
+impl Engine {
+    /// The next blocking job, to be run on any thread and given back to [`Engine::job_done`].
+    pub fn take_job(&mut self) -> Option<Job> {
+        self.jobs.pop_front()
+    }
+
+    /// Takes a job's outcome.
+    pub fn job_done(&mut self, done: JobDone) {
+        self.flushing = false;
+        match done.result {
+            Err(e) => self.poison(e.to_string()),
+            Ok(()) => {
+                self.flushed = self.flushed.max(done.upto);
+                self.trim();
+            }
+        }
+    }
+
+    /// Asks that everything applied so far be flushed to tables and written in place, and the log
+    /// trimmed past it.
+    pub fn request_trim(&mut self) {
+        self.trim_goal = self.trim_goal.max(self.applied);
+    }
+
+    /// Whether a trim is wanted and not durable yet.
+    pub fn is_trimming(&self) -> bool {
+        self.trim_goal > self.wal.trim_durable()
+    }
+
+    /// Highest LSN whose metadata the key-value store has made durable.
+    pub fn flushed_lsn(&self) -> Lsn {
+        self.flushed
+    }
+
+    /// Highest LSN in the key-value store.
+    pub fn applied_lsn(&self) -> Lsn {
+        self.applied
+    }
+
+    pub(super) fn background(&mut self) {
+        // A trim is due when the log fills or when freed space piles up (or when somebody waits
+        // for either, who asked for it already).
+        let log_half = self.wal.used_bytes() > self.wal.capacity_bytes() / 2;
+        if (log_half || self.limbo.blocks() > self.limbo_max()) && !self.is_trimming() {
+            self.request_trim();
+        }
+        self.start_deferred();
+        if self.is_trimming() {
+            self.help_trim();
+        }
+        self.start_prewrite();
+    }
+
+    /// Starts whatever the wanted trim still lacks.
+    fn help_trim(&mut self) {
+        if self.flushed < self.trim_goal && !self.flushing {
+            self.flushing = true;
+            self.counters.kv_flushes += 1;
+            self.jobs.push_back(Job { kv: self.kv.clone(), upto: self.applied });
+        }
+        self.trim();
+        if !self.groups.iter().all(|g| g.is_empty()) {
+            // The next batch carries the trim, and its sync covers the writes in place.
+            return;
+        }
+        if self.deferred.wants_sync() && !self.lone_sync {
+            self.lone_sync = true;
+            self.deferred.sync_issued();
+            self.counters.syncs += 1;
+            self.io(token(kind::LONE_SYNC, 0), IoOp::Sync { files: self.data_files() });
+        }
+        if self.trimmed > self.wal.trim_durable() {
+            self.seal_empty();
+        }
+    }
+
+    /// Freed blocks that may wait before the log is trimmed for them: enough to make trims rare,
+    /// little enough that the space is there when it is needed.
+    fn limbo_max(&self) -> u64 {
+        const AT_MOST: u64 = (4 << 30) / BLOCK_LEN;
+        let spare = self.alloc.free_blocks() + self.limbo.blocks();
+        (spare / 2).clamp(1, AT_MOST)
+    }
+
+    /// Trims the log up to what is both in durable tables and written in place.
+    fn trim(&mut self) {
+        let unwritten = match self.deferred.oldest() {
+            Some(lsn) if !bugs::enabled(Bug::TrimTooFar) => lsn - 1,
+            _ => Lsn::MAX,
+        };
+        let to = self.flushed.min(unwritten);
+        if to > self.trimmed {
+            fail::fail_point!("engine::before_trim");
+            self.wal.trim(to);
+            self.trimmed = to;
+            self.counters.trims += 1;
+        }
+    }
+
+    fn start_deferred(&mut self) {
+        let enough = self.deferred.ready_bytes() >= self.config.deferred_batch;
+        let log_needs = self.is_trimming() && self.deferred.oldest().is_some_and(|lsn| lsn <= self.trim_goal);
+        if !enough && !log_needs {
+            return;
+        }
+        let room = APPLIES_MAX.saturating_sub(self.applies.len());
+        for a in self.deferred.take(room) {
+            let blocks = a.data.len() as u64 / BLOCK_LEN;
+            self.ledger.data_deferred += a.data.len() as u64;
+            self.counters.deferred_applied += blocks;
+            let pieces = self.pieces(a.place, blocks);
+            let id = self.next_apply;
+            self.next_apply += 1;
+            self.applies.insert(id, (a.place, blocks, pieces.len()));
+            for (file, offset, at, n) in pieces {
+                let data = a.data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
+                self.io(token(kind::APPLY, id), IoOp::Write { file, offset, data, dsync: false });
+            }
+        }
+    }
+
+    pub(super) fn deferred_written(&mut self, id: u64) {
+        fail::fail_point!("engine::deferred_written");
+        let entry = self.applies.get_mut(&id).expect("a write in place is answered once");
+        entry.2 -= 1;
+        if entry.2 == 0 {
+            let (place, blocks, _) = self.applies.remove(&id).expect("looked up above");
+            self.deferred.wrote(place, blocks);
+        }
+    }
+
+    pub(super) fn lone_synced(&mut self) {
+        self.lone_sync = false;
+        self.deferred.synced();
+        self.trim();
+    }
+
+    /// Keeps pre-written space ahead of need.
+    fn start_prewrite(&mut self) {
+        let step = (self.config.prewrite_step / BLOCK_LEN).max(1);
+        if self.prewriting.is_none() {
+            let (usable, total) = (self.alloc.usable(), self.alloc.total());
+            let soon = self.alloc.free_blocks() + self.limbo.blocks().min(self.limbo_max());
+            if usable == total || (soon > 2 * step && !self.space_wanted) {
+                return;
+            }
+            let end = (usable + step).min(total);
+            self.prewriting = Some(Prewrite { next: usable, end, in_flight: 0, state: PrewriteState::Writing });
+        }
+        let Some(mut p) = self.prewriting.take() else { return };
+        match p.state {
+            PrewriteState::Writing => {
+                while p.next < p.end && p.in_flight < PREWRITES_MAX {
+                    let (file, offset, room) = self.locate(p.next);
+                    let blocks = room.min(p.end - p.next).min(PREWRITE_IO / BLOCK_LEN);
+                    let data = AlignedBuf::zeroed((blocks * BLOCK_LEN) as usize).freeze();
+                    self.ledger.prewrite += data.len() as u64;
+                    self.io(token(kind::PREWRITE, 0), IoOp::Write { file, offset, data, dsync: false });
+                    p.next += blocks;
+                    p.in_flight += 1;
+                }
+                if p.next == p.end && p.in_flight == 0 {
+                    p.state = PrewriteState::Syncing;
+                    self.counters.syncs += 1;
+                    self.io(token(kind::PREWRITE_SYNC, 0), IoOp::Sync { files: self.data_files() });
+                }
+            }
+            PrewriteState::Syncing => {}
+            PrewriteState::Recording => {
+                // The record comes before that of any transaction which uses the space.
+                let value = small::encode_u64(p.end);
+                let op = KvOp::Put { cf: Cf::Meta, key: key::PREWRITTEN.to_vec(), value };
+                match self.append_internal(vec![op]) {
+                    Ok(_) => {
+                        self.alloc.extend(p.end);
+                        self.plan_queue();
+                        return;
+                    }
+                    Err(AppendError::BatchFull) => {}
+                    Err(AppendError::Full) => self.request_trim(),
+                    Err(AppendError::TooLarge { .. }) => unreachable!("a record of a few bytes"),
+                }
+            }
+        }
+        self.prewriting = Some(p);
+    }
+
+    pub(super) fn prewritten(&mut self) {
+        let p = self.prewriting.as_mut().expect("pre-writing goes on until its record is written");
+        p.in_flight -= 1;
+    }
+
+    pub(super) fn prewrite_synced(&mut self) {
+        let p = self.prewriting.as_mut().expect("pre-writing goes on until its record is written");
+        p.state = PrewriteState::Recording;
+    }
+}

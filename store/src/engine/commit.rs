@@ -1,0 +1,509 @@
+//! The way of a transaction to durability.
+//!
+//! queued -> planned (data writes started, record in the open group) -> sealed (log batch started)
+//! -> written (data and log complete) -> synced = durable -> acknowledged -> in the key-value store.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use lodestore_aio::{AlignedBuf, Done, IoOp};
+use lodestore_kv::KvOp;
+use lodestore_wal::AppendError;
+
+use super::{Engine, Event, kind, token};
+use crate::alloc::Run;
+use crate::bugs::{self, Bug};
+use crate::error::Error;
+use crate::format::chunk::Slot;
+use crate::format::{BLOCK_LEN, record};
+use crate::meta::Touched;
+use crate::plan::{self, Env, FetchError, Fetched, Outcome, Plan};
+use crate::txn::{Op, Transaction};
+use crate::types::Lsn;
+
+/// Queued transactions looked at beyond the first for blocks that must be read.
+const PREFETCH_MAX: usize = 64;
+
+/// Mismatches of blocks read for one transaction that are forgiven as races.
+const MISMATCHES_MAX: u32 = 2;
+
+/// A transaction that is not planned yet.
+#[derive(Debug)]
+pub(super) struct Queued {
+    pub seq: u64,
+    pub token: u64,
+    txn: Transaction,
+    objects: Vec<Vec<u8>>,
+    fetched: HashMap<u64, Fetched>,
+    fetching: usize,
+    probed: bool,
+    mismatches: u32,
+}
+
+impl Queued {
+    pub fn new(seq: u64, token: u64, txn: Transaction, objects: Vec<Vec<u8>>) -> Self {
+        let probed = !txn.ops().iter().any(|(_, op)| may_need_blocks(op));
+        Queued { seq, token, txn, objects, fetched: HashMap::new(), fetching: 0, probed, mismatches: 0 }
+    }
+}
+
+/// Whether an operation may need old contents of a block.
+fn may_need_blocks(op: &Op) -> bool {
+    let partial = |n: u64| n % BLOCK_LEN != 0;
+    match op {
+        Op::Write { offset, data, .. } => partial(*offset) || partial(data.len() as u64),
+        Op::Zero { offset, len, .. } => partial(*offset) || partial(*len),
+        Op::Truncate { size, .. } => partial(*size),
+        Op::CloneRange { .. } => true,
+        _ => false,
+    }
+}
+
+/// A planned transaction.
+#[derive(Debug)]
+pub(super) struct Durable {
+    pub seq: u64,
+    token: u64,
+    lsn: Lsn,
+    ops: Vec<KvOp>,
+    touched: Touched,
+    objects: Vec<Vec<u8>>,
+    deferred: Vec<(u64, Bytes)>,
+    taken: Vec<Run>,
+    freed: Vec<Run>,
+}
+
+/// Transactions that share a log batch.
+#[derive(Debug)]
+pub(super) struct Group {
+    number: u64,
+    txns: Vec<Durable>,
+    /// Data writes started and not complete.
+    data_left: usize,
+    has_data: bool,
+    /// Its sync covers writes in place as well.
+    covers_deferred: bool,
+    state: GroupState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum GroupState {
+    /// Takes more records.
+    Open,
+    /// Its log batch is being written.
+    Sealed,
+    /// Its log batch is written, data may not be.
+    Logged,
+    /// A sync that covers data and log is in flight.
+    Syncing,
+}
+
+impl Group {
+    pub fn is_empty(&self) -> bool {
+        self.txns.is_empty() && self.state == GroupState::Open
+    }
+
+    /// Blocks that its transactions freed.
+    pub fn freed_blocks(&self) -> u64 {
+        self.txns.iter().flat_map(|t| &t.freed).map(|r| r.blocks).sum()
+    }
+
+    /// I/Os that a sealed group still waits for.
+    pub fn sealed_io_left(&self) -> usize {
+        match self.state {
+            GroupState::Open => 0,
+            GroupState::Sealed => self.data_left + 1,
+            GroupState::Logged => self.data_left,
+            GroupState::Syncing => 1,
+        }
+    }
+
+    pub fn into_tokens(self) -> impl Iterator<Item = u64> {
+        self.txns.into_iter().filter(|t| t.token != INTERNAL).map(|t| t.token)
+    }
+}
+
+/// Token of the engine's own transactions, which nobody waits for.
+const INTERNAL: u64 = u64::MAX;
+
+impl Engine {
+    /// Plans queued transactions in order until one has to wait.
+    pub(super) fn plan_queue(&mut self) {
+        self.space_wanted = false;
+        while let Some(q) = self.queue.front() {
+            if q.fetching > 0 || self.reads_come_first(q.seq, &q.objects) {
+                break;
+            }
+            let mut q = self.queue.pop_front().expect("looked at above");
+            match self.plan_one(&q.txn, &q.fetched) {
+                Outcome::Ready(plan) => match self.append(&plan) {
+                    Ok(lsn) => self.commit(q, *plan, lsn),
+                    Err(e) => {
+                        plan.taken.iter().for_each(|r| self.alloc.release(*r));
+                        match e {
+                            AppendError::TooLarge { len, max } => {
+                                let e = Error::TooLarge { what: "log record of a transaction", got: len, max };
+                                self.refuse(q, e);
+                                continue;
+                            }
+                            AppendError::Full => {
+                                self.counters.log_full_waits += 1;
+                                self.request_trim();
+                            }
+                            AppendError::BatchFull => {}
+                        }
+                        self.queue.push_front(q);
+                        break;
+                    }
+                },
+                Outcome::NeedBlocks(slots) => {
+                    self.fetch(&mut q, slots);
+                    self.queue.push_front(q);
+                    break;
+                }
+                Outcome::NeedDrained => {
+                    self.queue.push_front(q);
+                    break;
+                }
+                Outcome::NeedSpace => {
+                    self.counters.space_waits += 1;
+                    self.request_trim();
+                    self.space_wanted = true;
+                    self.queue.push_front(q);
+                    break;
+                }
+                Outcome::Refused(e) => self.refuse(q, e),
+            }
+        }
+        self.prefetch();
+    }
+
+    fn plan_one(&mut self, txn: &Transaction, fetched: &HashMap<u64, Fetched>) -> Outcome {
+        let drained = self.groups.iter().all(Group::is_empty) && self.unapplied.is_empty();
+        let coming = self.limbo.blocks() + self.alloc.total() - self.alloc.usable();
+        let data = &self.data;
+        let place_name = |place: u64| {
+            let d = &data[data.partition_point(|d| d.first + d.blocks <= place)];
+            format!("{} offset {}", d.name, (place - d.first) * BLOCK_LEN)
+        };
+        let env = Env {
+            policy: self.config.policy,
+            deferred_max: self.config.deferred_max,
+            unsettled: &self.unsettled,
+            pending: &self.deferred,
+            fetched,
+            drained,
+            coming,
+            place_name: &place_name,
+        };
+        plan::plan(txn, &mut self.meta, &mut self.alloc, &env)
+    }
+
+    /// Issues reads of the blocks that transactions further back will need, so that a queue of
+    /// partial overwrites does not read them one after the other.
+    fn prefetch(&mut self) {
+        if self.queue.front().is_none_or(|q| q.fetching == 0) {
+            return;
+        }
+        for i in 1..self.queue.len().min(PREFETCH_MAX) {
+            if self.queue[i].probed {
+                continue;
+            }
+            let q = &mut self.queue[i];
+            q.probed = true;
+            let (txn, fetched) = (std::mem::take(&mut q.txn), std::mem::take(&mut q.fetched));
+            let outcome = self.plan_one(&txn, &fetched);
+            (self.queue[i].txn, self.queue[i].fetched) = (txn, fetched);
+            match outcome {
+                Outcome::Ready(plan) => plan.taken.iter().for_each(|r| self.alloc.release(*r)),
+                Outcome::NeedBlocks(slots) => {
+                    let mut q = std::mem::replace(&mut self.queue[i], Queued::new(0, 0, Transaction::new(), Vec::new()));
+                    self.fetch(&mut q, slots);
+                    self.queue[i] = q;
+                }
+                // Whatever it is, it is decided when its turn comes.
+                Outcome::NeedDrained | Outcome::NeedSpace | Outcome::Refused(_) => {}
+            }
+        }
+    }
+
+    fn fetch(&mut self, q: &mut Queued, mut slots: Vec<Slot>) {
+        slots.sort_by_key(|s| s.place);
+        slots.dedup();
+        for slot in slots {
+            let (file, offset, _) = self.locate(slot.place);
+            let buf = AlignedBuf::zeroed(BLOCK_LEN as usize);
+            // Until the bytes are here: whoever plans with this entry would find a mismatch.
+            let absent = Fetched { expected: slot.crc, found: Err(FetchError::Mismatch(!slot.crc)) };
+            q.fetched.insert(slot.place, absent);
+            q.fetching += 1;
+            self.counters.blocks_fetched += 1;
+            self.ledger.data_read += BLOCK_LEN;
+            self.fetches.insert(self.next_fetch, (q.seq, slot));
+            self.io(token(kind::FETCH, self.next_fetch), IoOp::Read { file, offset, buf });
+            self.next_fetch += 1;
+        }
+    }
+
+    pub(super) fn fetched(&mut self, which: u64, d: Done) {
+        let (seq, slot) = self.fetches.remove(&which).expect("a fetch is answered once");
+        // Refused or lost meanwhile: nobody needs it.
+        let Ok(i) = self.queue.binary_search_by_key(&seq, |q| q.seq) else { return };
+        let q = &mut self.queue[i];
+        q.fetching -= 1;
+        let found = match d.result {
+            Err(e) => Err(FetchError::Io(e)),
+            Ok(()) => {
+                let buf = d.buf.expect("a read returns its buffer");
+                let got = crc32c::crc32c(&buf);
+                if got == slot.crc { Ok(buf.freeze()) } else { Err(FetchError::Mismatch(got)) }
+            }
+        };
+        if let Err(FetchError::Mismatch(_)) = found {
+            // The block may have been overwritten in place meanwhile: then planning finds another
+            // checksum in the extent map, and asks again. It asks a few times before it is damage.
+            q.mismatches += 1;
+            if q.mismatches <= MISMATCHES_MAX {
+                q.fetched.remove(&slot.place);
+                return;
+            }
+            self.counters.damaged_blocks += 1;
+        }
+        q.fetched.insert(slot.place, Fetched { expected: slot.crc, found });
+    }
+
+    fn refuse(&mut self, q: Queued, e: Error) {
+        self.counters.refused += 1;
+        self.counters.enospc_refused += u64::from(matches!(e, Error::NoSpace { .. }));
+        self.events.push(Event::Committed { token: q.token, result: Err(e) });
+        self.finished(q.seq, &q.objects);
+    }
+
+    /// Puts a plan's record into the open group.
+    fn append(&mut self, plan: &Plan) -> Result<Lsn, AppendError> {
+        let head = record::encode_head(&plan.ops, &plan.data, &plan.deferred_runs());
+        let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + plan.deferred.len());
+        parts.push(&head);
+        parts.extend(plan.deferred.iter().map(|(_, b)| &b[..]));
+        let lsn = self.wal.append(&parts)?;
+        let payload = plan.deferred.len() as u64 * BLOCK_LEN;
+        self.ledger.log_payload += payload;
+        self.open_payload += payload;
+        Ok(lsn)
+    }
+
+    /// From here on the transaction will happen, or the store fails.
+    fn commit(&mut self, q: Queued, plan: Plan, lsn: Lsn) {
+        self.count_user_bytes(&q.txn);
+        self.stored = self.stored.checked_add_signed(plan.stored).expect("mapped blocks are counted on both ways");
+        self.objects = self.objects.checked_add_signed(plan.objects).expect("objects are counted on both ways");
+        self.counters.cow_copies += plan.cow_copies;
+        plan.taken.iter().for_each(|r| self.unsettled.insert(*r));
+        self.deferred.plan(lsn, &plan.deferred);
+        let touched = Touched::from(&plan.changes);
+        self.meta.commit(lsn, plan.changes);
+
+        let group = self.open_group();
+        let number = group.number;
+        group.has_data |= !plan.writes.is_empty();
+        group.txns.push(Durable {
+            seq: q.seq,
+            token: q.token,
+            lsn,
+            ops: plan.ops,
+            touched,
+            objects: q.objects,
+            deferred: plan.deferred,
+            taken: plan.taken,
+            freed: plan.freed,
+        });
+        let mut started = 0;
+        for (place, data) in plan.writes {
+            self.ledger.data_direct += data.len() as u64;
+            for (file, offset, at, n) in self.pieces(place, data.len() as u64 / BLOCK_LEN) {
+                let data = data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
+                self.io(token(kind::DATA, number), IoOp::Write { file, offset, data, dsync: false });
+                started += 1;
+            }
+        }
+        self.open_group().data_left += started;
+    }
+
+    fn count_user_bytes(&mut self, txn: &Transaction) {
+        for (_, op) in txn.ops() {
+            match op {
+                Op::Write { data, .. } => self.ledger.user_data += data.len() as u64,
+                Op::SetAttr { name, value, .. } => self.ledger.user_attrs += (name.len() + value.len()) as u64,
+                Op::OmapSet { entries, .. } => {
+                    self.ledger.user_omap += entries.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum::<u64>()
+                }
+                Op::OmapSetHeader { header, .. } => self.ledger.user_omap += header.len() as u64,
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds a record of the engine's own: metadata only, nobody waits for it.
+    pub(super) fn append_internal(&mut self, ops: Vec<KvOp>) -> Result<Lsn, AppendError> {
+        let plan = Plan { ops, ..Default::default() };
+        let lsn = self.append(&plan)?;
+        let seq = self.next_seq();
+        self.pending.insert(seq);
+        self.commit(Queued::new(seq, INTERNAL, Transaction::new(), Vec::new()), plan, lsn);
+        Ok(lsn)
+    }
+
+    fn open_group(&mut self) -> &mut Group {
+        if self.groups.back().is_none_or(|g| g.state != GroupState::Open) {
+            self.next_group += 1;
+            let number = self.next_group;
+            let (txns, state) = (Vec::new(), GroupState::Open);
+            self.groups.push_back(Group { number, txns, data_left: 0, has_data: false, covers_deferred: false, state });
+        }
+        self.groups.back_mut().expect("made above")
+    }
+
+    /// Starts the log batch of the open group, if no other batch is in flight.
+    pub(super) fn seal_group(&mut self) {
+        let [group] = self.groups.make_contiguous() else { return };
+        if group.state != GroupState::Open {
+            return;
+        }
+        let batch = match group.txns.is_empty() {
+            false => self.wal.seal(self.acked),
+            true => None,
+        };
+        let Some(batch) = batch else { return };
+        group.state = GroupState::Sealed;
+        self.start_batch(batch);
+    }
+
+    /// Starts a batch without records, which only carries what is acknowledged and trimmed.
+    pub(super) fn seal_empty(&mut self) {
+        if self.groups.iter().any(|g| g.state != GroupState::Open || !g.txns.is_empty()) {
+            return;
+        }
+        let Some(batch) = self.wal.seal_empty(self.acked) else { return };
+        self.open_group().state = GroupState::Sealed;
+        self.start_batch(batch);
+    }
+
+    fn start_batch(&mut self, batch: lodestore_wal::Batch) {
+        let payload = std::mem::take(&mut self.open_payload);
+        self.ledger.log_padding += batch.padding_bytes;
+        self.ledger.log_metadata += batch.data.len() as u64 - batch.padding_bytes - payload;
+        let op = IoOp::Write { file: batch.file, offset: batch.offset, data: batch.data, dsync: false };
+        self.io(token(kind::LOG, 0), op);
+    }
+
+    pub(super) fn log_written(&mut self) {
+        let group = self.groups.front_mut().expect("a batch belongs to a group");
+        assert_eq!(group.state, GroupState::Sealed);
+        group.state = GroupState::Logged;
+    }
+
+    pub(super) fn data_written(&mut self, number: u64) {
+        let group = self.groups.iter_mut().find(|g| g.number == number).expect("a group outlives its writes");
+        group.data_left -= 1;
+    }
+
+    /// Once data and log of the sealed group are written: one flush of everything involved.
+    pub(super) fn sync_group(&mut self) {
+        let data_files = self.data_files();
+        let Some(group) = self.groups.front_mut() else { return };
+        if group.state != GroupState::Logged || group.data_left > 0 {
+            return;
+        }
+        group.state = GroupState::Syncing;
+        if bugs::enabled(Bug::AckBeforeFlush) {
+            return self.group_synced();
+        }
+        // With another sync in flight, what it covers and what this one does could not be told
+        // apart: then writes in place wait for the next.
+        group.covers_deferred = !self.lone_sync && self.deferred.wants_sync();
+        let with_data = group.has_data || group.covers_deferred;
+        let files = self.log_file.mask() | if with_data { data_files } else { 0 };
+        if group.covers_deferred {
+            self.deferred.sync_issued();
+        }
+        fail::fail_point!("engine::before_sync");
+        self.counters.syncs += 1;
+        self.io(token(kind::SYNC, 0), IoOp::Sync { files });
+    }
+
+    /// The group is durable: acknowledge, then let its effects go on.
+    pub(super) fn group_synced(&mut self) {
+        fail::fail_point!("engine::after_sync");
+        let group = self.groups.pop_front().expect("a sync belongs to a group");
+        assert_eq!(group.state, GroupState::Syncing);
+        self.wal.durable();
+        if group.covers_deferred {
+            self.deferred.synced();
+        }
+        let trimmed = self.wal.trim_durable();
+        self.limbo.release(trimmed, &mut self.alloc);
+        for mut t in group.txns {
+            assert!(t.lsn > self.acked, "acknowledged in log order");
+            self.acked = t.lsn;
+            if t.token != INTERNAL {
+                self.counters.commits += 1;
+                self.events.push(Event::Committed { token: t.token, result: Ok(t.lsn) });
+            }
+            t.taken.iter().for_each(|r| self.unsettled.remove(*r));
+            self.counters.deferred_coalesced += self.deferred.promote(t.lsn, std::mem::take(&mut t.deferred));
+            for run in &t.freed {
+                self.counters.deferred_dropped += self.deferred.drop_freed(run.place, run.blocks);
+                if bugs::enabled(Bug::ReuseFreedEarly) {
+                    self.alloc.release(*run);
+                } else {
+                    self.limbo.add(t.lsn, *run);
+                }
+            }
+            self.unapplied.push_back(t);
+        }
+    }
+
+    /// Gives acknowledged changes to the key-value store. Returns whether there were any.
+    pub(super) fn apply_durable(&mut self) -> bool {
+        let Some(last) = self.unapplied.back().map(|t| t.lsn) else { return false };
+        fail::fail_point!("engine::before_apply");
+        let mut ops = Vec::with_capacity(2 * self.unapplied.len());
+        self.unapplied.iter_mut().for_each(|t| ops.append(&mut t.ops));
+        if let Err(e) = self.kv.write(&ops, last) {
+            // They stay where reads find them: acknowledged, durable in the log.
+            self.poison(e.to_string());
+            self.abandon_unapplied();
+            return false;
+        }
+        self.applied = last;
+        for t in std::mem::take(&mut self.unapplied) {
+            self.meta.applied(t.lsn, &t.touched);
+            self.finished(t.seq, &t.objects);
+        }
+        true
+    }
+
+    /// The key-value store takes no more: acknowledged changes stay in memory for readers.
+    fn abandon_unapplied(&mut self) {
+        self.kv_behind = true;
+        for t in std::mem::take(&mut self.unapplied) {
+            self.finished(t.seq, &t.objects);
+        }
+    }
+
+    /// A transaction is in the key-value store, or refused: reads may stop waiting for it.
+    fn finished(&mut self, seq: u64, objects: &[Vec<u8>]) {
+        self.pending.remove(&seq);
+        for k in objects {
+            if let Some(f) = self.flights.get_mut(k) {
+                if let Some(i) = f.txns.iter().position(|s| *s == seq) {
+                    f.txns.remove(i);
+                }
+                if f.txns.is_empty() && f.reads.is_empty() {
+                    self.flights.remove(k);
+                }
+            }
+        }
+        self.release_reads_of(objects);
+    }
+}

@@ -1,0 +1,121 @@
+//! Making a store. The superblock is written last: until then there is no store.
+
+use lodestore_aio::{AlignedBuf, Disk, FileId, Io, IoError, IoOp, Ring, Wait, run};
+use lodestore_kv::{Cf, Kv, KvOp};
+use lodestore_wal::LogGeometry;
+
+use super::Engine;
+use crate::config::Layout;
+use crate::error::Error;
+use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
+use crate::format::{BLOCK_LEN, key, small};
+
+/// Name of the log's file.
+pub const LOG_FILE: &str = "log";
+/// Bytes of one write while data space is pre-written.
+const WRITE_LEN: u64 = 1 << 20;
+const DEPTH: usize = 8;
+
+/// Name of the n-th fragment file.
+pub fn data_file(n: usize) -> String {
+    format!("data.{n}")
+}
+
+/// Takes what is done, how much of it, and how much there is.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
+
+impl Engine {
+    /// Makes the files of a store on `disk` (those that are there already, such as links to block
+    /// devices, are taken as they are if large enough), pre-writes log and data space, and writes
+    /// the superblock. `kv` must be empty.
+    pub fn mkfs(disk: &mut dyn Disk, kv: &dyn Kv, layout: &Layout, uuid: [u8; 16], progress: Progress<'_>) -> Result<(), Error> {
+        check(layout)?;
+        let mut data = Vec::new();
+        for (n, len) in layout.data.iter().enumerate() {
+            data.push((file(disk, &data_file(n), *len)?, *len));
+        }
+        let log = file(disk, LOG_FILE, layout.log)?;
+        let superblock = file(disk, FILE, BLOCK_LEN)?;
+        let mut ring = disk.ring(DEPTH)?;
+        let ring = &mut *ring;
+        let geometry = LogGeometry { segment_len: layout.segment };
+        lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
+        let prewrite = layout.prewrite.min(layout.data.iter().sum());
+        zero(ring, &data, prewrite, progress)?;
+        let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
+        run(ring, IoOp::Sync { files })?;
+        let value = small::encode_u64(prewrite / BLOCK_LEN);
+        kv.write(&[KvOp::Put { cf: Cf::Meta, key: key::PREWRITTEN.to_vec(), value }], 0)?;
+        kv.flush()?;
+        let bytes = Superblock { uuid, layout: layout.clone() }.encode();
+        let data = AlignedBuf::copy_of(&bytes).freeze();
+        run(ring, IoOp::Write { file: superblock, offset: 0, data, dsync: false })?;
+        run(ring, IoOp::Sync { files: superblock.mask() })?;
+        Ok(())
+    }
+}
+
+fn check(layout: &Layout) -> Result<(), Error> {
+    let invalid = |s: String| Err(Error::Invalid(s));
+    if layout.data.is_empty() || layout.data.len() > DATA_FILES_MAX {
+        return invalid(format!("{} fragment files: 1 to {DATA_FILES_MAX} are possible", layout.data.len()));
+    }
+    for len in layout.data.iter().chain([&layout.log, &layout.segment, &layout.prewrite]) {
+        if len % BLOCK_LEN != 0 {
+            return invalid(format!("{len} bytes is not a multiple of {BLOCK_LEN}"));
+        }
+    }
+    if layout.data.contains(&0) {
+        return invalid("a fragment file of no bytes".into());
+    }
+    if layout.segment < 4 * BLOCK_LEN || (layout.log.saturating_sub(2 * BLOCK_LEN)) / layout.segment < 4 {
+        return invalid(format!("a log of {} bytes has no room for 4 segments of {}", layout.log, layout.segment));
+    }
+    Ok(())
+}
+
+fn file(disk: &mut dyn Disk, name: &str, len: u64) -> Result<FileId, Error> {
+    match disk.create(name, len) {
+        Err(e) if e.errno == libc::EEXIST => {
+            let f = disk.open(name)?;
+            match disk.len(f) {
+                have if have < len => Err(Error::Mount(format!("file '{name}' has {have} bytes, {len} are needed"))),
+                _ => Ok(f),
+            }
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Writes zeros to the first `len` bytes of the data space.
+fn zero(ring: &mut dyn Ring, files: &[(FileId, u64)], len: u64, progress: Progress<'_>) -> Result<(), IoError> {
+    let zeros = AlignedBuf::zeroed(WRITE_LEN as usize).freeze();
+    let (mut issued, mut finished) = (0, 0);
+    let mut done = Vec::new();
+    let mut todo = Vec::new();
+    let mut left = len;
+    for (f, file_len) in files {
+        let end = left.min(*file_len);
+        left -= end;
+        todo.extend((0..end).step_by(WRITE_LEN as usize).map(|at| (*f, at, WRITE_LEN.min(end - at))));
+    }
+    let mut todo = todo.into_iter();
+    loop {
+        while issued - finished < DEPTH as u64 {
+            let Some((file, offset, n)) = todo.next() else { break };
+            let op = IoOp::Write { file, offset, data: zeros.slice(..n as usize), dsync: false };
+            assert!(ring.push(Io { token: n, op }).is_ok(), "fewer in flight than the ring takes");
+            issued += 1;
+        }
+        if issued == finished {
+            return Ok(());
+        }
+        ring.submit()?;
+        ring.reap(Wait::For(1), &mut done)?;
+        for d in done.drain(..) {
+            d.result?;
+            finished += 1;
+        }
+        progress("data", (finished * WRITE_LEN).min(len), len);
+    }
+}

@@ -1,0 +1,30 @@
+//! lodestore: a transactional object store in user space.
+//!
+//! Objects have data, attributes and an omap. Metadata lives in a key-value store, every change
+//! goes through a write-ahead log, data lives in fragment files written by direct I/O. See
+//! `ARCHITECTURE.md` for how the parts fit, and [`Store`] for how to use it.
+#![forbid(unsafe_code)]
+
+pub mod alloc;
+pub mod bugs;
+mod config;
+mod deferred;
+mod engine;
+mod error;
+pub mod format;
+mod ledger;
+mod meta;
+mod plan;
+mod read;
+mod store;
+mod txn;
+pub mod types;
+
+pub use config::{EngineConfig, Layout, Policy};
+pub use engine::{Engine, Event, FsckError, FsckReport, Job, JobDone, LOG_FILE, data_file};
+pub use error::Error;
+pub use ledger::{Counters, Ledger};
+pub use read::{Answer, OmapRange, Read};
+pub use store::{Commit, MkfsOptions, MountOptions, Reply, Stats, Store};
+pub use txn::{Op, Transaction};
+pub use types::{AllocHint, CollectionId, Lsn, ObjectId, ObjectStat, StatFs};

@@ -1,0 +1,8 @@
+//! A store on real files: a directory, and a thread that drives the [`Engine`].
+
+mod dir;
+mod handle;
+mod looper;
+
+pub use dir::{MkfsOptions, MountOptions};
+pub use handle::{Commit, Reply, Stats, Store};

@@ -1,0 +1,226 @@
+//! The loop thread: takes requests from callers, drives the engine, hands completions back.
+//!
+//! A caller's request reaches the engine by one switch of threads; from there to the decision that
+//! it is durable there is none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+
+use lodestore_aio::EventFd;
+use threadpool::ThreadPool;
+use tokio::sync::oneshot;
+
+use super::dir::Mounted;
+use super::handle::Stats;
+use crate::engine::{Event, JobDone};
+use crate::error::Error;
+use crate::read::{Answer, Read};
+use crate::txn::Transaction;
+use crate::types::Lsn;
+
+/// What a caller sends.
+pub(super) enum Request {
+    Submit(Transaction, oneshot::Sender<Result<Lsn, Error>>),
+    Read(Read, oneshot::Sender<Result<Answer, Error>>),
+    Stats(Sender<Stats>),
+    /// Answered when everything applied so far is in durable tables and written in place.
+    Flush(Sender<Result<(), Error>>),
+    Job(JobDone),
+    Umount(Sender<Result<(), Error>>),
+}
+
+/// How callers reach the loop.
+#[derive(Debug)]
+pub(super) struct Doorbell {
+    /// Set while the loop sleeps or is about to: only then does a caller pay for a wake-up.
+    pub asleep: AtomicBool,
+    pub wake: EventFd,
+    pub submitted: AtomicU64,
+}
+
+impl Doorbell {
+    /// To be called after something was put into the channel.
+    pub fn ring(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.wake.signal();
+        }
+    }
+}
+
+pub(super) struct Loop {
+    pub mounted: Mounted,
+    pub requests: Receiver<Request>,
+    pub itself: Sender<Request>,
+    pub doorbell: Arc<Doorbell>,
+    pub next_token: u64,
+    pub commits: HashMap<u64, oneshot::Sender<Result<Lsn, Error>>>,
+    pub answers: HashMap<u64, oneshot::Sender<Result<Answer, Error>>>,
+    pub flushes: Vec<(Lsn, Sender<Result<(), Error>>)>,
+    pub pool: ThreadPool,
+    pub handoffs: u64,
+}
+
+impl Loop {
+    /// Runs until told to unmount, or until every handle is gone.
+    pub fn run(mut self) {
+        let mut umount = None;
+        while umount.is_none() {
+            let mut idle = true;
+            loop {
+                match self.requests.try_recv() {
+                    Ok(Request::Umount(reply)) => {
+                        umount = Some(reply);
+                        break;
+                    }
+                    Ok(r) => {
+                        self.take(r);
+                        idle = false;
+                    }
+                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                }
+            }
+            self.mounted.engine.poll(false);
+            idle &= !self.deliver();
+            self.start_jobs();
+            self.answer_flushes();
+            if idle && umount.is_none() && !self.mounted.engine.has_work() {
+                self.sleep();
+            }
+        }
+        self.umount(umount.expect("the loop ends with it"));
+    }
+
+    fn take(&mut self, r: Request) {
+        let token = self.next_token;
+        self.next_token += 1;
+        match r {
+            Request::Submit(txn, reply) => {
+                self.handoffs += 1;
+                self.commits.insert(token, reply);
+                self.mounted.engine.submit(token, txn);
+            }
+            Request::Read(read, reply) => {
+                self.handoffs += 1;
+                self.answers.insert(token, reply);
+                self.mounted.engine.read(token, read);
+            }
+            Request::Stats(reply) => drop(reply.send(self.stats())),
+            Request::Flush(reply) => {
+                let engine = &mut self.mounted.engine;
+                engine.request_trim();
+                self.flushes.push((engine.applied_lsn(), reply));
+            }
+            Request::Job(done) => self.mounted.engine.job_done(done),
+            Request::Umount(_) => unreachable!("handled by the loop"),
+        }
+    }
+
+    /// Hands completions to callers; one that does not listen any more is not an error.
+    fn deliver(&mut self) -> bool {
+        let mut any = false;
+        for e in self.mounted.engine.events() {
+            any = true;
+            match e {
+                Event::Committed { token, result } => {
+                    let reply = self.commits.remove(&token).expect("a transaction is answered once");
+                    let _ = reply.send(result);
+                }
+                Event::Answered { token, result } => {
+                    let reply = self.answers.remove(&token).expect("a read is answered once");
+                    let _ = reply.send(result);
+                }
+            }
+        }
+        any
+    }
+
+    fn start_jobs(&mut self) {
+        while let Some(job) = self.mounted.engine.take_job() {
+            let (back, doorbell) = (self.itself.clone(), self.doorbell.clone());
+            self.pool.execute(move || {
+                let done = job.run();
+                // The loop outlives its jobs: it waits for them when it unmounts.
+                let _ = back.send(Request::Job(done));
+                doorbell.ring();
+            });
+        }
+    }
+
+    fn answer_flushes(&mut self) {
+        let engine = &self.mounted.engine;
+        let (flushed, poison) = (engine.flushed_lsn(), engine.poisoned());
+        for (lsn, reply) in std::mem::take(&mut self.flushes) {
+            match &poison {
+                Some(reason) => drop(reply.send(Err(Error::Poisoned(reason.clone())))),
+                None if flushed >= lsn && !engine.is_trimming() => drop(reply.send(Ok(()))),
+                None => self.flushes.push((lsn, reply)),
+            }
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let e = &self.mounted.engine;
+        Stats {
+            counters: e.counters(),
+            ledger: e.ledger(),
+            kv: lodestore_kv::Kv::stats(&*self.mounted.kv),
+            space: e.statfs(),
+            handoffs: self.handoffs,
+            poisoned: e.poisoned(),
+        }
+    }
+
+    /// Sleeps until a completion or a request.
+    fn sleep(&mut self) {
+        let d = &self.doorbell;
+        d.asleep.store(true, Ordering::SeqCst);
+        // A request put into the channel before the flag was set rang no bell.
+        match self.requests.try_recv() {
+            Ok(Request::Umount(reply)) => {
+                d.asleep.store(false, Ordering::SeqCst);
+                let _ = self.itself.send(Request::Umount(reply));
+            }
+            Ok(r) => {
+                d.asleep.store(false, Ordering::SeqCst);
+                self.take(r);
+            }
+            Err(_) => {
+                d.wake.wait(None);
+                // Drained before anything is reaped, so that no later signal is lost.
+                d.wake.drain();
+                d.asleep.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn umount(mut self, reply: Sender<Result<(), Error>>) {
+        self.pool.join();
+        while let Ok(r) = self.requests.try_recv() {
+            match r {
+                Request::Umount(other) => drop(other.send(Err(Error::Unmounted))),
+                r => self.take(r),
+            }
+        }
+        self.answer_flushes();
+        let (events, result) = self.mounted.engine.umount();
+        for e in events {
+            match e {
+                Event::Committed { token, result } => {
+                    if let Some(r) = self.commits.remove(&token) {
+                        let _ = r.send(result);
+                    }
+                }
+                Event::Answered { token, result } => {
+                    if let Some(r) = self.answers.remove(&token) {
+                        let _ = r.send(result);
+                    }
+                }
+            }
+        }
+        // The key-value store and the lock go before the caller hears that the store is free.
+        drop((self.mounted.kv, self.mounted.lock));
+        let _ = reply.send(result);
+    }
+}

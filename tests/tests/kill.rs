@@ -1,0 +1,44 @@
+//! Processes killed at any moment and at the engine's fail points, on a real directory.
+
+use lodestore_tests::kill::{Kills, child_if_asked, kill_repeatedly};
+use lodestore_tests::realstore::temp_dir;
+
+/// Directories, and kills on each: each kill finds what the ones before it left.
+const DIRECTORIES: u64 = 32;
+const KILLS_EACH: u64 = 12;
+
+/// Does nothing unless this process was started to be killed.
+#[test]
+fn child() {
+    child_if_asked();
+}
+
+#[test]
+fn whatever_was_acknowledged_survives_a_kill_whole_and_in_order() {
+    let seed = std::env::var("LODESTORE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let run = |half: u64| {
+        let mut sum = Kills::default();
+        for d in (0..DIRECTORIES).filter(|d| d % 2 == half) {
+            let dir = temp_dir();
+            let k = kill_repeatedly(dir.path(), seed + d, KILLS_EACH, "child");
+            sum.kills += k.kills;
+            sum.at_points += k.at_points;
+            sum.acked += k.acked;
+            sum.survived += k.survived;
+        }
+        sum
+    };
+    let (a, b) = std::thread::scope(|s| {
+        let other = s.spawn(|| run(1));
+        (run(0), other.join().expect("the other half"))
+    });
+    let kills = a.kills + b.kills;
+    println!(
+        "kills: {kills} (seed {seed}; {} at fail points; {} transactions acknowledged before, {} more survived)",
+        a.at_points + b.at_points,
+        a.acked + b.acked,
+        a.survived + b.survived
+    );
+    assert!(kills >= 300, "only {kills} children died at work");
+    assert!(a.at_points + b.at_points > 0, "no child reached its fail point");
+}
