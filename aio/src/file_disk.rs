@@ -164,3 +164,81 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 fn io_error(what: &'static str, name: &str, e: &io::Error) -> IoError {
     IoError { what, file: name.to_owned(), offset: 0, len: 0, errno: e.raw_os_error().unwrap_or(libc::EIO) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buf::AlignedBuf;
+    use crate::open_file::Flush;
+    use crate::seam::{BLOCK, IoOp, run};
+
+    fn beside_the_binary() -> tempfile::TempDir {
+        let binary = std::env::current_exe().unwrap();
+        tempfile::tempdir_in(binary.parent().unwrap()).unwrap()
+    }
+
+    /// The number of fdatasync calls that each of three syncs of two files takes, each after a
+    /// write of the first block of both, the last after one of their second block.
+    fn syncs_of(options: FileDiskOptions) -> Option<(Flush, [u64; 3])> {
+        let dir = beside_the_binary();
+        let mut disk = FileDisk::new(dir.path(), options);
+        let files = match disk.create("a", 1 << 20).and_then(|a| disk.create("b", 1 << 20).map(|b| [a, b])) {
+            Ok(files) => files,
+            Err(e) if e.is_direct_refused() => {
+                println!("not shown here, where direct I/O is refused: {e}");
+                return None;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        let mut ring = disk.ring(4).unwrap();
+        let counts = [0, 0, BLOCK as u64].map(|offset| {
+            let before = disk.syncs();
+            for file in files {
+                let data = AlignedBuf::copy_of(&[7; BLOCK]).freeze();
+                run(&mut *ring, IoOp::Write { file, offset, data, dsync: false }).unwrap();
+            }
+            run(&mut *ring, IoOp::Sync { files: 3 }).unwrap();
+            disk.syncs() - before
+        });
+        Some((disk.files[0].flush(), counts))
+    }
+
+    #[test]
+    fn files_share_a_flush_only_while_their_writes_go_to_settled_blocks() {
+        for sync_mode in [SyncMode::Blocking, SyncMode::Aio, SyncMode::Thread] {
+            let options = FileDiskOptions { sync_mode, ..FileDiskOptions::default() };
+            match syncs_of(options) {
+                Some((Flush::Device(_), counts)) => assert_eq!(counts, [2, 1, 2], "{sync_mode}"),
+                Some((Flush::Own, counts)) => assert_eq!(counts, [2, 2, 2], "{sync_mode}"),
+                None => {}
+            }
+        }
+        for engine in [Engine::Threads(2), Engine::Sync] {
+            if let Some((Flush::Device(_), counts)) = syncs_of(FileDiskOptions { engine, ..FileDiskOptions::default() }) {
+                assert_eq!(counts, [2, 1, 2], "{engine}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_never_share_a_flush_when_told_or_when_buffered() {
+        let each = FileDiskOptions { flush_each: true, ..FileDiskOptions::default() };
+        let buffered = FileDiskOptions { engine: Engine::Sync, direct: false, ..FileDiskOptions::default() };
+        for options in [each, buffered] {
+            assert!(syncs_of(options).is_none_or(|(flush, counts)| flush == Flush::Own && counts == [2, 2, 2]));
+        }
+    }
+
+    #[test]
+    fn a_file_opened_again_knows_what_is_settled() {
+        let dir = beside_the_binary();
+        std::fs::write(dir.path().join("a"), vec![1; 64 * BLOCK]).unwrap();
+        let mut disk = FileDisk::new(dir.path(), FileDiskOptions::default());
+        let Ok(file) = disk.open("a") else { return println!("not shown here, where direct I/O is refused") };
+        let f = &disk.files[usize::from(file.0)];
+        f.wrote(0..64 * BLOCK as u64);
+        assert!(!f.needs_own_sync(), "written blocks are settled");
+        f.wrote(64 * BLOCK as u64..65 * BLOCK as u64);
+        assert_eq!(f.needs_own_sync(), f.flush() != Flush::Own, "a block beyond them is not");
+    }
+}

@@ -63,6 +63,9 @@ pub struct EngineConfig {
     pub meta_cache_bytes: u64,
     /// Most bytes of object data kept in memory, 0 for none.
     pub data_cache_bytes: u64,
+    /// Most bytes of requests that callers may have submitted and not been answered (each counts
+    /// its data and 4 KiB); more are refused.
+    pub submitted_bytes_max: u64,
     /// Largest overwrite that is deferred, in bytes; larger ones go direct whatever the policy.
     pub deferred_max: u64,
     /// Deferred blocks waiting to be applied that start the applying, in bytes.
@@ -78,6 +81,7 @@ impl Default for EngineConfig {
             depth: 512,
             meta_cache_bytes: 128 << 20,
             data_cache_bytes: 64 << 20,
+            submitted_bytes_max: 1 << 30,
             deferred_max: 1 << 20,
             deferred_batch: 4 << 20,
             prewrite_step: 32 << 20,

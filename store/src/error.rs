@@ -75,6 +75,14 @@ pub enum Error {
         /// The medium's words.
         error: IoError,
     },
+    /// EAGAIN: too much is submitted and not answered; wait for some of it.
+    #[error("{bytes} bytes are submitted and not answered, at most {max} are possible: wait for some of them")]
+    Busy {
+        /// Bytes under way, this request included.
+        bytes: u64,
+        /// The bound.
+        max: u64,
+    },
     /// EROFS: an earlier failure made the store read-only; remount after the cause is gone.
     #[error("store is read-only since: {0}")]
     Poisoned(Arc<str>),
@@ -109,6 +117,7 @@ impl Error {
             Error::Invalid(_) => libc::EINVAL,
             Error::TooLarge { .. } => libc::E2BIG,
             Error::NoSpace { .. } => libc::ENOSPC,
+            Error::Busy { .. } => libc::EAGAIN,
             Error::Poisoned(_) => libc::EROFS,
             Error::Unmounted => libc::ESHUTDOWN,
             Error::Damaged { .. } | Error::ReadFailed { .. } | Error::Metadata(_) | Error::Kv(_) | Error::Wal(_) => libc::EIO,

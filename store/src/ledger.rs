@@ -90,6 +90,8 @@ pub struct Counters {
     pub kv_flushes: u64,
     /// Log trims.
     pub trims: u64,
+    /// Blocks of data found in memory.
+    pub cache_hits: u64,
     /// Reads repeated because the block changed under them.
     pub reads_retried: u64,
     /// Blocks whose checksum did not match.

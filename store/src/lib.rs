@@ -8,6 +8,7 @@
 pub mod alloc;
 pub mod bugs;
 mod config;
+mod datacache;
 mod deferred;
 mod engine;
 mod error;
@@ -18,7 +19,7 @@ mod plan;
 mod read;
 mod store;
 mod txn;
-pub mod types;
+mod types;
 
 pub use config::{EngineConfig, Layout, Policy};
 pub use engine::{Engine, Event, FsckError, FsckReport, Job, JobDone, LOG_FILE, data_file};
@@ -27,4 +28,4 @@ pub use ledger::{Counters, Ledger};
 pub use read::{Answer, OmapRange, Read};
 pub use store::{Commit, MkfsOptions, MountOptions, Reply, Stats, Store};
 pub use txn::{Op, Transaction};
-pub use types::{AllocHint, CollectionId, Lsn, ObjectId, ObjectStat, StatFs};
+pub use types::*;

@@ -21,6 +21,8 @@ pub const OMAP_VALUE_LEN_MAX: usize = 1 << 20;
 pub const OBJECT_LEN_MAX: u64 = 1 << 40;
 /// Most bytes one write may carry.
 pub const WRITE_LEN_MAX: usize = 256 << 20;
+/// Most bytes one read may return.
+pub const READ_LEN_MAX: u64 = 256 << 20;
 /// Most operations in one transaction.
 pub const OPS_MAX: usize = 65_536;
 /// Most entries one page of a listing returns, whatever was asked for.

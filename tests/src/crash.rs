@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use lodestore::{Counters, Engine, EngineConfig, Transaction};
 use lodestore_aio::SimDisk;
+use lodestore_aio::sim::{Event, Limits, Recording};
 use lodestore_kv::{KvImage, MemKv};
-use rand::Rng;
 use rand::rngs::SmallRng;
 
 use crate::check::{self, Dump};
 use crate::drive::Drive;
 use crate::model::{ErrKind, Model};
-use crate::simdisk::{self, Record};
 use crate::simstore::{Options, add_counters, choose};
 use crate::subject::pattern;
 use crate::tracekv::TraceKv;
@@ -41,14 +40,61 @@ pub struct Manner {
 pub struct Trace {
     config: EngineConfig,
     record: Record,
-    /// What a crash could leave of the key-value store, from which disk event on.
-    diary: Vec<(usize, KvImage)>,
-    /// Disk events, transactions acknowledged, transactions submitted: at every change.
-    progress: Vec<(usize, u64, u64)>,
+    /// Transactions acknowledged and submitted: at every change, in order of their marks.
+    progress: Vec<(usize, usize)>,
     /// The model after each transaction, the first before any.
     states: Vec<(Model, Dump)>,
     /// Counters of the run.
     pub counters: Counters,
+}
+
+/// What happened to disk and key-value store.
+struct Record {
+    disk: Recording,
+    diary: Vec<KvImage>,
+    /// The crash points at which the notes of the diary, and of progress, come into force.
+    kv_from: Vec<usize>,
+    progress_from: Vec<usize>,
+}
+
+/// Bit of the marks that stand for progress; the others are notes of the key-value store.
+const PROGRESS: u64 = 1 << 32;
+
+impl Record {
+    fn new(disk: &SimDisk, kv: &TraceKv) -> Record {
+        let recording = disk.stop_recording();
+        let (mut kv_from, mut progress_from) = (Vec::new(), Vec::new());
+        for (i, e) in recording.events().iter().enumerate() {
+            match e {
+                Event::Mark(m) if m & PROGRESS != 0 => progress_from.push(i + 1),
+                Event::Mark(_) => kv_from.push(i + 1),
+                _ => {}
+            }
+        }
+        Record { disk: recording, diary: kv.diary(), kv_from, progress_from }
+    }
+
+    /// What the key-value store could be after a crash at `point`.
+    fn kv(&self, point: usize) -> &KvImage {
+        let past = self.kv_from.partition_point(|p| *p <= point);
+        // The first note was made when the recording began.
+        &self.diary[past.max(1) - 1]
+    }
+
+    /// Points that differ from the next one for a crash.
+    fn points(&self) -> impl Iterator<Item = usize> {
+        let skip = |p: usize| matches!(self.disk.events().get(p), Some(Event::WriteCompleted { .. } | Event::WriteFailed { .. }));
+        (0..self.disk.points()).filter(move |p| !skip(*p))
+    }
+}
+
+/// How many states of each crash point are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// States of the disk.
+    pub disk: Limits,
+    /// Choices of the key-value store's families for each.
+    pub kv: usize,
 }
 
 /// What was checked.
@@ -77,7 +123,7 @@ impl Base {
         let (disk, kv) = options.mkfs();
         let kv = Arc::new(kv);
         let mut model = Model::new();
-        let engine = Engine::mount(Box::new(disk.clone()), kv.clone(), options.config.clone()).expect("a fresh store mounts");
+        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), options.config.clone()).expect("a fresh store mounts");
         let mut drive = Drive::new(engine, options.seed);
         for t in setup {
             model.apply(t).expect("the setup applies");
@@ -96,21 +142,17 @@ impl Base {
 
     /// Runs a workload on a copy and records everything.
     pub fn run(&self, workload: &[Transaction], manner: Manner) -> Trace {
-        let disk = simdisk::copy(&self.disk);
-        simdisk::start_recording(&disk);
-        let position = {
-            let disk = disk.clone();
-            move || simdisk::position(&disk)
-        };
-        let kv = Arc::new(TraceKv::new(self.kv.durable(), Box::new(position.clone())));
+        let disk = self.disk.fork(manner.seed);
+        let kv = record(&disk, self.kv.durable());
         let mut model = self.model.clone();
         let mut states = vec![(model.clone(), Dump::of(&model))];
-        let engine = Engine::mount(Box::new(disk.clone()), kv.clone(), self.options.config.clone()).expect("a store at rest mounts");
+        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), self.options.config.clone()).expect("a store at rest mounts");
         let mut drive = Drive::new(engine, manner.seed);
-        let mut progress = vec![(0, 0, 0)];
+        let mut progress: Vec<(usize, usize)> = Vec::new();
         let mut note = |d: &Drive| {
-            let now = (position(), d.acked, d.submitted());
-            if progress.last().is_none_or(|p| (p.1, p.2) != (now.1, now.2)) {
+            let now = (d.acked as usize, d.submitted() as usize);
+            if progress.last() != Some(&now) {
+                disk.mark(PROGRESS | progress.len() as u64);
                 progress.push(now);
             }
         };
@@ -121,6 +163,7 @@ impl Base {
                 drive.step(true);
                 note(&drive);
             }
+            // Submitting does no I/O: the mark comes before all that follows from it.
             drive.submit(t.clone());
             note(&drive);
             drive.step(false);
@@ -138,71 +181,70 @@ impl Base {
         if manner.umount {
             drive.umount().expect("a store unmounts");
         }
-        Trace { config: self.options.config.clone(), record: simdisk::record(&disk), diary: kv.diary(), progress, states, counters }
+        Trace { config: self.options.config.clone(), record: Record::new(&disk, &kv), progress, states, counters }
     }
 }
 
-/// A state of disk and key-value store after a crash.
-struct Wreck {
-    disk: SimDisk,
-    kv: MemKv,
-}
-
-fn wreck(record: &Record, diary: &[(usize, KvImage)], position: usize, rng: &mut SmallRng) -> Wreck {
-    // The notes made at this very event, and the last one before them.
-    let end = diary.partition_point(|(p, _)| *p <= position);
-    let first = diary.partition_point(|(p, _)| *p < position).saturating_sub(1);
-    let image = &diary[rng.random_range(first..end)].1;
-    Wreck { disk: simdisk::state(record, position, rng), kv: choose(image, rng) }
+/// Begins a recording of a disk and a key-value store together.
+fn record(disk: &SimDisk, kv: MemKv) -> Arc<TraceKv> {
+    disk.start_recording();
+    let marker = disk.clone();
+    Arc::new(TraceKv::new(kv, Box::new(move |n| marker.mark(n))))
 }
 
 impl Trace {
-    /// Number of disk events.
-    pub fn events(&self) -> usize {
-        self.record.len()
+    /// Crash points that differ from each other.
+    pub fn points(&self) -> Vec<usize> {
+        self.record.points().collect()
     }
 
-    /// Acknowledged and submitted transactions when `position` events had happened.
-    fn bounds(&self, position: usize) -> (usize, usize) {
-        let past = self.progress.partition_point(|(p, _, _)| *p <= position);
-        let (_, acked, submitted) = self.progress[past - 1];
-        (acked as usize, submitted as usize)
+    /// The states that a crash at `point` may leave, and a text that says where this is.
+    fn allowed(&self, point: usize) -> (&[(Model, Dump)], String) {
+        let past = self.record.progress_from.partition_point(|p| *p <= point);
+        let (acked, submitted) = past.checked_sub(1).map_or((0, 0), |i| self.progress[i]);
+        let text = format!("crash point {point} of {}, acked {acked}, submitted {submitted}", self.record.disk.points());
+        (&self.states[acked..=submitted], text)
     }
 
-    /// Checks one state after a crash at `position`.
-    pub fn check(&self, position: usize, rng: &mut SmallRng) -> Result<Checked, String> {
-        let w = wreck(&self.record, &self.diary, position, rng);
-        let (acked, submitted) = self.bounds(position);
-        let context = |e: String| format!("crash after {position} of {} disk events, acked {acked}, submitted {submitted}: {e}", self.events());
-        let counters = verify(w.disk, Arc::new(w.kv), &self.config, &self.states[acked..=submitted]).map_err(context)?;
-        Ok(Checked { states: 1, during_recovery: 0, counters })
-    }
-
-    /// Crashes at `position`, then at each event of the recovery, `depth` times over.
-    pub fn check_recovery(&self, position: usize, depth: usize, states_each: usize, rng: &mut SmallRng) -> Result<Checked, String> {
-        let w = wreck(&self.record, &self.diary, position, rng);
-        let (acked, submitted) = self.bounds(position);
-        let context = |e: String| format!("crash after {position} of {} disk events, acked {acked}, submitted {submitted}: {e}", self.events());
-        self.crash_again(w, &self.states[acked..=submitted], depth, states_each, rng).map_err(context)
-    }
-
-    fn crash_again(&self, w: Wreck, states: &[(Model, Dump)], depth: usize, states_each: usize, rng: &mut SmallRng) -> Result<Checked, String> {
+    /// Checks states after a crash at `point`.
+    pub fn check(&self, point: usize, effort: Effort, rng: &mut SmallRng) -> Result<Checked, String> {
+        let (states, context) = self.allowed(point);
         let mut checked = Checked::default();
-        simdisk::start_recording(&w.disk);
-        let disk = w.disk.clone();
-        let kv = Arc::new(TraceKv::new(w.kv, Box::new(move || simdisk::position(&disk))));
-        let engine = Engine::mount(Box::new(w.disk.clone()), kv.clone(), self.config.clone()).map_err(|e| format!("does not mount: {e}"))?;
+        for disk in self.record.disk.states(point, &effort.disk) {
+            for _ in 0..effort.kv {
+                let kv = choose(self.record.kv(point), rng);
+                let counters = verify(&disk.fork(1), Arc::new(kv), &self.config, states).map_err(|e| format!("{context}: {e}"))?;
+                checked.add(&Checked { states: 1, during_recovery: 0, counters });
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Crashes at `point`, then at each point of the recovery, `depth` times over.
+    pub fn check_recovery(&self, point: usize, depth: usize, effort: Effort, rng: &mut SmallRng) -> Result<Checked, String> {
+        let (states, context) = self.allowed(point);
+        let mut checked = Checked::default();
+        for disk in self.record.disk.states(point, &effort.disk) {
+            let kv = choose(self.record.kv(point), rng);
+            checked.add(&self.crash_again(disk, kv, states, depth, effort, rng).map_err(|e| format!("{context}: {e}"))?);
+        }
+        Ok(checked)
+    }
+
+    fn crash_again(&self, disk: SimDisk, kv: MemKv, states: &[(Model, Dump)], depth: usize, effort: Effort, rng: &mut SmallRng) -> Result<Checked, String> {
+        let mut checked = Checked::default();
+        let kv = record(&disk, kv);
+        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), self.config.clone()).map_err(|e| format!("does not mount: {e}"))?;
         drop(engine);
-        let (record, diary) = (simdisk::record(&w.disk), kv.diary());
-        for position in 0..=record.len() {
-            for _ in 0..states_each {
-                let again = wreck(&record, &diary, position, rng);
-                let context = |e: String| format!("then after {position} of {} events of recovery: {e}", record.len());
+        let record = Record::new(&disk, &kv);
+        for point in record.points() {
+            let context = |e: String| format!("then point {point} of {} of the recovery: {e}", record.disk.points());
+            for again in record.disk.states(point, &effort.disk) {
+                let kv = choose(record.kv(point), rng);
                 if depth > 1 {
-                    // Every event of the second recovery would be too many: one state each.
-                    checked.add(&self.crash_again(again, states, depth - 1, 1, rng).map_err(context)?);
+                    checked.add(&self.crash_again(again, kv, states, depth - 1, effort, rng).map_err(context)?);
                 } else {
-                    let counters = verify(again.disk, Arc::new(again.kv), &self.config, states).map_err(context)?;
+                    let counters = verify(&again, Arc::new(kv), &self.config, states).map_err(context)?;
                     checked.add(&Checked { states: 1, during_recovery: 1, counters });
                 }
             }
@@ -213,8 +255,8 @@ impl Trace {
 
 /// Mounts, compares with the states that are allowed, checks the disk deeply, writes once more and
 /// mounts again.
-pub fn verify(disk: SimDisk, kv: Arc<MemKv>, config: &EngineConfig, states: &[(Model, Dump)]) -> Result<Counters, String> {
-    let engine = Engine::mount(Box::new(disk.clone()), kv.clone(), config.clone()).map_err(|e| format!("does not mount: {e}"))?;
+pub fn verify(disk: &SimDisk, kv: Arc<MemKv>, config: &EngineConfig, states: &[(Model, Dump)]) -> Result<Counters, String> {
+    let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), config.clone()).map_err(|e| format!("does not mount: {e}"))?;
     let mut drive = Drive::new(engine, 1);
     let mut model = compare(&mut drive, states)?;
     fsck(&mut drive)?;
@@ -232,7 +274,7 @@ pub fn verify(disk: SimDisk, kv: Arc<MemKv>, config: &EngineConfig, states: &[(M
     }
     let mut counters = drive.engine.counters();
     drive.umount().map_err(|e| format!("does not unmount: {e}"))?;
-    let engine = Engine::mount(Box::new(disk), kv, config.clone()).map_err(|e| format!("does not mount after a clean unmount: {e}"))?;
+    let engine = Engine::mount(Box::new(disk.reopened()), kv, config.clone()).map_err(|e| format!("does not mount after a clean unmount: {e}"))?;
     let mut drive = Drive::new(engine, 2);
     let dump = Dump::of(&model);
     compare(&mut drive, &[(model, dump)]).map_err(|e| format!("after a clean unmount: {e}"))?;

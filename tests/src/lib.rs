@@ -2,17 +2,18 @@
 //! work, the engine on a simulated disk, and checks that compare the two.
 #![forbid(unsafe_code)]
 
-pub mod model;
-pub mod check;
-pub mod subject;
-pub mod cases;
-pub mod modelstore;
-pub mod generate;
 pub mod alphabet;
+pub mod cases;
+pub mod check;
+pub mod crash;
 pub mod drive;
+pub mod generate;
 pub mod kill;
+pub mod model;
+pub mod modelstore;
 pub mod parallel;
 pub mod random;
 pub mod realstore;
 pub mod simstore;
+pub mod subject;
 pub mod tracekv;

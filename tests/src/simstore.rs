@@ -11,7 +11,6 @@ use rand::{Rng, SeedableRng};
 
 use crate::drive::Drive;
 use crate::model::ErrKind;
-use crate::simdisk;
 use crate::subject::Subject;
 
 /// Identity of every simulated store.
@@ -45,7 +44,7 @@ impl Options {
 
     /// Makes the files of a store on a new disk; what is durable then, and the key-value store.
     pub fn mkfs(&self) -> (SimDisk, MemKv) {
-        let mut disk = simdisk::new(self.seed);
+        let mut disk = SimDisk::new(self.seed);
         let kv = MemKv::new();
         Engine::mkfs(&mut disk, &kv, &self.layout, UUID, &mut |_, _, _| ()).expect("a simulated disk has room");
         (disk, kv)
@@ -95,7 +94,7 @@ impl SimStore {
 
     fn mount(&mut self) -> Result<(), Error> {
         self.mounts += 1;
-        let engine = Engine::mount(Box::new(self.disk.clone()), self.kv.clone(), self.options.config.clone())?;
+        let engine = Engine::mount(Box::new(self.disk.reopened()), self.kv.clone(), self.options.config.clone())?;
         self.drive = Some(Drive::new(engine, self.options.seed.wrapping_add(self.mounts)));
         Ok(())
     }
@@ -183,8 +182,10 @@ impl SimStore {
     /// key-value store stands where it likes since its last flush. Then mounts again.
     pub fn crash(&mut self, how: u64) -> Result<(), Error> {
         let mut rng = SmallRng::seed_from_u64(how);
+        // Before the engine goes: its ring would wait for what is in flight.
+        let disk = self.disk.crash_random(rng.random());
         drop(self.leave());
-        self.disk = simdisk::after_power_failure(&self.disk, rng.random());
+        self.disk = disk;
         self.kv = Arc::new(choose(&self.kv.image(), &mut rng));
         self.mount()
     }
@@ -207,7 +208,7 @@ impl SimStore {
 
     /// Hash of every answer so far, and of the disk and the key-value store as they are.
     pub fn hash(&mut self) -> u64 {
-        let disk = simdisk::hash(&self.disk);
+        let disk = self.disk.hash();
         self.mix(&disk.to_le_bytes());
         let image = self.kv.image();
         for cf in CFS {

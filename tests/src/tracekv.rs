@@ -1,19 +1,19 @@
 //! The in-memory key-value store with a diary: what a crash could leave of it, noted at every
-//! change together with how far the disk had come.
+//! change, with a mark in the disk's recording.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use lodestore_kv::{Cached, Cf, Kv, KvError, KvImage, KvIter, KvOp, KvStats, MemKv};
 
-/// Tells how many events the disk has recorded.
-pub type Position = Box<dyn Fn() -> usize + Send + Sync>;
+/// Puts a number into the disk's recording.
+pub type Mark = Box<dyn Fn(u64) + Send + Sync>;
 
 /// See the module's description.
 pub struct TraceKv {
     inner: MemKv,
-    position: Position,
-    diary: Mutex<Vec<(usize, KvImage)>>,
+    mark: Mark,
+    diary: Mutex<Vec<KvImage>>,
 }
 
 impl fmt::Debug for TraceKv {
@@ -23,9 +23,9 @@ impl fmt::Debug for TraceKv {
 }
 
 impl TraceKv {
-    /// Traces `inner`; the first entry is what it holds now.
-    pub fn new(inner: MemKv, position: Position) -> Self {
-        let kv = TraceKv { inner, position, diary: Mutex::new(Vec::new()) };
+    /// Traces `inner`; the first note is what it holds now. Every note calls `mark` with its number.
+    pub fn new(inner: MemKv, mark: Mark) -> Self {
+        let kv = TraceKv { inner, mark, diary: Mutex::new(Vec::new()) };
         kv.note();
         kv
     }
@@ -36,12 +36,13 @@ impl TraceKv {
     }
 
     fn note(&self) {
-        let entry = ((self.position)(), self.inner.image());
-        self.diary.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        let mut diary = self.diary.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.mark)(diary.len() as u64);
+        diary.push(self.inner.image());
     }
 
-    /// Every note so far: the number of disk events before it, and what a crash could leave.
-    pub fn diary(&self) -> Vec<(usize, KvImage)> {
+    /// Every note so far: what a crash could leave from that mark on.
+    pub fn diary(&self) -> Vec<KvImage> {
         self.diary.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

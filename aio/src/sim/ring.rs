@@ -129,9 +129,11 @@ impl Ring for SimRing {
             Wait::For(n) => state.rng.random_range(n.min(self.started.len())..=self.started.len()),
             Wait::No => {
                 let free = self.started.iter().filter(|s| s.hold == 0).count();
-                self.started.iter_mut().for_each(|s| s.hold = s.hold.saturating_sub(1));
-                // What is held back sorts behind the rest, and is not counted.
-                self.started.sort_by_key(|s| s.hold > 0);
+                if free < self.started.len() {
+                    // What is held back goes behind the rest, out of reach of the choice below.
+                    self.started.sort_by_key(|s| s.hold > 0);
+                    self.started.iter_mut().for_each(|s| s.hold = s.hold.saturating_sub(1));
+                }
                 let n = state.rng.random_range(0..=free);
                 for left in (free - n + 1..=free).rev() {
                     let i = state.rng.random_range(0..left);

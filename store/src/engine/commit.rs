@@ -303,6 +303,7 @@ impl Engine {
         let touched = Touched::from(&plan.changes);
         self.meta.commit(lsn, plan.changes);
 
+        plan.deferred.iter().for_each(|(place, _)| self.forget_cached(*place, 1));
         let group = self.open_group();
         let number = group.number;
         group.has_data |= !plan.writes.is_empty();
@@ -319,6 +320,7 @@ impl Engine {
         });
         let mut started = 0;
         for (place, data) in plan.writes {
+            self.forget_cached(place, data.len() as u64 / BLOCK_LEN);
             self.ledger.data_direct += data.len() as u64;
             for (file, offset, at, n) in self.pieces(place, data.len() as u64 / BLOCK_LEN) {
                 let data = data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);

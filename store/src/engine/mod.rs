@@ -20,6 +20,7 @@ use lodestore_kv::Kv;
 
 use crate::alloc::{Allocator, Limbo, RunSet};
 use crate::config::EngineConfig;
+use crate::datacache::DataCache;
 use crate::deferred::DeferredSet;
 use crate::error::Error;
 use crate::format::chunk::Slot;
@@ -86,6 +87,7 @@ pub struct Engine {
     alloc: Allocator,
     limbo: Limbo,
     deferred: DeferredSet,
+    cache: DataCache,
     unsettled: RunSet,
 
     /// Number of the next transaction or read submitted.
@@ -292,6 +294,7 @@ impl Engine {
             group_commits: wal.group_commits,
             log_wraps: wal.wraps,
             allocator_wraps: self.alloc.wraps(),
+            cache_hits: self.cache.hits(),
             ..self.counters
         }
     }

@@ -17,6 +17,7 @@ use super::{DataFile, Engine};
 use crate::alloc::{Allocator, Limbo, RunSet};
 use crate::bugs::{self, Bug};
 use crate::config::EngineConfig;
+use crate::datacache::DataCache;
 use crate::deferred::DeferredSet;
 use crate::error::Error;
 use crate::format::chunk::Chunk;
@@ -75,6 +76,7 @@ impl Engine {
         // Deferred contents must leave room for the metadata of the same record.
         config.deferred_max = config.deferred_max.min(max_record / 2);
         Ok(Engine {
+            cache: DataCache::new(config.data_cache_bytes),
             meta: Meta::load(kv.clone(), config.meta_cache_bytes)?,
             config,
             ring,

@@ -13,7 +13,7 @@ use crate::format::chunk::{CHUNK_BLOCKS, Slot};
 use crate::format::onode::Onode;
 use crate::format::{BLOCK_LEN, key, small};
 use crate::read::{Answer, OmapRange, Read};
-use crate::types::{CollectionId, ObjectId, ObjectStat, PAGE_MAX, StatFs};
+use crate::types::{CollectionId, ObjectId, ObjectStat, PAGE_MAX, READ_LEN_MAX, StatFs};
 
 const B: u64 = BLOCK_LEN;
 /// Blocks in one read of the medium, at most: 1 MiB.
@@ -21,8 +21,6 @@ const READ_BLOCKS_MAX: usize = 256;
 /// Times a read is begun anew because a block did not match: it may have been overwritten in place
 /// while it was read. After that it is damage.
 const ATTEMPTS_MAX: u32 = 4;
-/// Most bytes one read returns.
-const READ_LEN_MAX: u64 = 256 << 20;
 
 /// A read that is not answered yet.
 #[derive(Debug)]
@@ -54,6 +52,8 @@ struct Piece {
     block: u64,
     place: u64,
     crcs: Vec<u32>,
+    /// Whether what is read may be kept: not if the block got new contents meanwhile.
+    keep: bool,
 }
 
 impl Engine {
@@ -348,13 +348,27 @@ impl Engine {
 
     /// Whether blocks can be read by one I/O straight into the answer: all mapped, one behind the
     /// other in one file, none of them newer in memory.
-    fn is_one_io(&self, slots: &[Option<Slot>]) -> bool {
+    fn is_one_io(&mut self, slots: &[Option<Slot>]) -> bool {
         let follows = |w: &[Option<Slot>]| matches!(w, [Some(a), Some(b)] if a.place + 1 == b.place);
         let Some(first) = slots[0] else { return false };
         slots.len() <= READ_BLOCKS_MAX
             && self.locate(first.place).2 >= slots.len() as u64
             && slots.windows(2).all(follows)
-            && !slots.iter().flatten().any(|s| self.deferred.durable(s.place).is_some())
+            && !slots.iter().flatten().any(|s| self.in_memory(s).is_some())
+    }
+
+    /// Contents of a block that need not be read.
+    fn in_memory(&mut self, slot: &Slot) -> Option<Bytes> {
+        self.deferred.durable(slot.place).or_else(|| self.cache.get(slot.place, slot.crc))
+    }
+
+    /// Blocks are about to get new contents: neither cache nor reads under way may keep the old.
+    pub(super) fn forget_cached(&mut self, place: u64, blocks: u64) {
+        self.cache.evict(place, blocks);
+        for (id, n) in self.read_ios.values() {
+            let p = &mut self.reads.get_mut(id).expect("a read waits for all its pieces").pieces[*n];
+            p.keep &= p.place + p.crcs.len() as u64 <= place || place + blocks <= p.place;
+        }
     }
 
     /// Where blocks `first..=last` of an object lie.
@@ -371,10 +385,10 @@ impl Engine {
     }
 
     /// Blocks in memory are copied, runs on the medium become pieces.
-    fn plan_pieces(&self, r: &mut Reading, at: usize, first: u64, slots: &[Option<Slot>], range: &mut Range) {
+    fn plan_pieces(&mut self, r: &mut Reading, at: usize, first: u64, slots: &[Option<Slot>], range: &mut Range) {
         for (i, slot) in slots.iter().enumerate() {
             let Some(slot) = slot else { continue };
-            if let Some(b) = self.deferred.durable(slot.place) {
+            if let Some(b) = self.in_memory(slot) {
                 range.buf[i * B as usize..(i + 1) * B as usize].copy_from_slice(&b);
                 continue;
             }
@@ -389,7 +403,7 @@ impl Engine {
                 {
                     p.crcs.push(slot.crc);
                 }
-                _ => r.pieces.push(Piece { range: at, block, place: slot.place, crcs: vec![slot.crc] }),
+                _ => r.pieces.push(Piece { range: at, block, place: slot.place, crcs: vec![slot.crc], keep: true }),
             }
         }
     }
@@ -425,6 +439,11 @@ impl Engine {
                     let r = self.reads.get_mut(&id).expect("looked up above");
                     r.failed = Some(Error::Damaged { oid: Box::new(oid), offset, place, got, expected });
                 } else {
+                    if p.keep {
+                        for (i, b) in buf.chunks_exact(B as usize).enumerate() {
+                            self.cache.insert(p.place + i as u64, p.crcs[i], b);
+                        }
+                    }
                     let range = &mut r.ranges[p.range];
                     if range.buf.is_empty() {
                         range.buf = buf;

@@ -17,7 +17,7 @@ use threadpool::ThreadPool;
 use tokio::sync::oneshot;
 
 use super::dir::{self, MkfsOptions, MountOptions};
-use super::looper::{Doorbell, Loop, Request};
+use super::looper::{Doorbell, Loop, Request, Waiter};
 use crate::engine::FsckReport;
 use crate::error::Error;
 use crate::ledger::{Counters, Ledger};
@@ -222,7 +222,8 @@ impl Store {
         let doorbell = Arc::new(Doorbell {
             asleep: AtomicBool::new(false),
             wake,
-            submitted: AtomicU64::new(0),
+            submitted_bytes: AtomicU64::new(0),
+            submitted_bytes_max: o.config.submitted_bytes_max,
         });
         let (requests, receiver) = mpsc::channel();
         let looper = Loop {
@@ -249,8 +250,10 @@ impl Store {
 
     /// Submits a transaction. Transactions take effect in the order of these calls.
     pub fn submit(&self, t: Transaction) -> Commit {
-        let (reply, receiver) = oneshot::channel();
-        self.inner.send(Request::Submit(t, reply));
+        let (receiver, waiter) = self.inner.waiter(t.user_bytes());
+        if let Some(w) = waiter {
+            self.inner.send(Request::Submit(t, w));
+        }
         Commit(receiver)
     }
 
@@ -261,8 +264,14 @@ impl Store {
 
     /// Submits a read.
     pub fn query(&self, r: Read) -> Reply {
-        let (reply, receiver) = oneshot::channel();
-        self.inner.send(Request::Read(r, reply));
+        let bytes = match &r {
+            Read::Data(_, _, ranges) => ranges.iter().map(|(_, len)| *len).fold(0, u64::saturating_add),
+            _ => 0,
+        };
+        let (receiver, waiter) = self.inner.waiter(bytes);
+        if let Some(w) = waiter {
+            self.inner.send(Request::Read(r, w));
+        }
         Reply(receiver)
     }
 
@@ -289,9 +298,25 @@ impl Store {
     }
 }
 
+/// What every request counts for besides its data.
+const REQUEST_BYTES: u64 = 4096;
+
 impl Inner {
+    /// A place to wait for a result, and, unless too much is under way already, who fills it.
+    fn waiter<T>(&self, bytes: u64) -> (oneshot::Receiver<Result<T, Error>>, Option<Waiter<T>>) {
+        let (reply, receiver) = oneshot::channel();
+        let (d, bytes) = (&self.doorbell, bytes.min(READ_LEN_MAX) + REQUEST_BYTES);
+        let now = d.submitted_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        // A single request larger than the bound is let through when nothing else is under way.
+        if now > d.submitted_bytes_max && now > bytes {
+            d.submitted_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            let _ = reply.send(Err(Error::Busy { bytes: now, max: d.submitted_bytes_max }));
+            return (receiver, None);
+        }
+        (receiver, Some(Waiter { reply, bytes, doorbell: d.clone() }))
+    }
+
     fn send(&self, r: Request) {
-        self.doorbell.submitted.fetch_add(1, Ordering::Relaxed);
         // Without a loop the reply's sender is dropped here, and the caller hears `Unmounted`.
         let _ = self.requests.send(r);
         self.doorbell.ring();

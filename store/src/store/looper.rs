@@ -22,13 +22,28 @@ use crate::types::Lsn;
 
 /// What a caller sends.
 pub(super) enum Request {
-    Submit(Transaction, oneshot::Sender<Result<Lsn, Error>>),
-    Read(Read, oneshot::Sender<Result<Answer, Error>>),
+    Submit(Transaction, Waiter<Lsn>),
+    Read(Read, Waiter<Answer>),
     Stats(Sender<Stats>),
     /// Answered when everything applied so far is in durable tables and written in place.
     Flush(Sender<Result<(), Error>>),
     Job(JobDone),
     Umount(Sender<Result<(), Error>>),
+}
+
+/// Somebody who waits for a result, and the bytes their request counts for until then.
+pub(super) struct Waiter<T> {
+    pub reply: oneshot::Sender<Result<T, Error>>,
+    pub bytes: u64,
+    pub doorbell: Arc<Doorbell>,
+}
+
+impl<T> Waiter<T> {
+    /// Hands over the result; one that does not listen any more is not an error.
+    fn answer(self, result: Result<T, Error>) {
+        self.doorbell.submitted_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        let _ = self.reply.send(result);
+    }
 }
 
 /// How callers reach the loop.
@@ -37,7 +52,9 @@ pub(super) struct Doorbell {
     /// Set while the loop sleeps or is about to: only then does a caller pay for a wake-up.
     pub asleep: AtomicBool,
     pub wake: EventFd,
-    pub submitted: AtomicU64,
+    /// Bytes of requests submitted and not answered.
+    pub submitted_bytes: AtomicU64,
+    pub submitted_bytes_max: u64,
 }
 
 impl Doorbell {
@@ -55,8 +72,8 @@ pub(super) struct Loop {
     pub itself: Sender<Request>,
     pub doorbell: Arc<Doorbell>,
     pub next_token: u64,
-    pub commits: HashMap<u64, oneshot::Sender<Result<Lsn, Error>>>,
-    pub answers: HashMap<u64, oneshot::Sender<Result<Answer, Error>>>,
+    pub commits: HashMap<u64, Waiter<Lsn>>,
+    pub answers: HashMap<u64, Waiter<Answer>>,
     pub flushes: Vec<(Lsn, Sender<Result<(), Error>>)>,
     pub pool: ThreadPool,
     pub handoffs: u64,
@@ -117,19 +134,17 @@ impl Loop {
         }
     }
 
-    /// Hands completions to callers; one that does not listen any more is not an error.
+    /// Hands completions to callers.
     fn deliver(&mut self) -> bool {
         let mut any = false;
         for e in self.mounted.engine.events() {
             any = true;
             match e {
                 Event::Committed { token, result } => {
-                    let reply = self.commits.remove(&token).expect("a transaction is answered once");
-                    let _ = reply.send(result);
+                    self.commits.remove(&token).expect("a transaction is answered once").answer(result);
                 }
                 Event::Answered { token, result } => {
-                    let reply = self.answers.remove(&token).expect("a read is answered once");
-                    let _ = reply.send(result);
+                    self.answers.remove(&token).expect("a read is answered once").answer(result);
                 }
             }
         }
@@ -209,12 +224,12 @@ impl Loop {
             match e {
                 Event::Committed { token, result } => {
                     if let Some(r) = self.commits.remove(&token) {
-                        let _ = r.send(result);
+                        r.answer(result);
                     }
                 }
                 Event::Answered { token, result } => {
                     if let Some(r) = self.answers.remove(&token) {
-                        let _ = r.send(result);
+                        r.answer(result);
                     }
                 }
             }
