@@ -66,7 +66,7 @@ impl AsRef<[u8]> for AlignedBuf {
 
 /// Whether `data` can be handed to direct I/O as it is.
 pub fn is_aligned(data: &[u8]) -> bool {
-    data.as_ptr() as usize % BLOCK == 0 && data.len() % BLOCK == 0
+    (data.as_ptr() as usize).is_multiple_of(BLOCK) && data.len().is_multiple_of(BLOCK)
 }
 
 /// `data` itself if it is aligned, else an aligned copy.

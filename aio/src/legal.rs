@@ -18,7 +18,7 @@ pub(crate) fn assert_legal(op: &IoOp, files: usize) {
 fn assert_transfer(what: &str, file: u8, files: usize, offset: u64, data: &[u8]) {
     assert!(usize::from(file) < files, "{what} of file {file}, but only {files} were open when the ring was made");
     assert!(!data.is_empty(), "{what} of nothing");
-    assert!(offset % BLOCK as u64 == 0, "{what} at offset {offset}, which is not a multiple of {BLOCK}");
+    assert!(offset.is_multiple_of(BLOCK as u64), "{what} at offset {offset}, which is not a multiple of {BLOCK}");
     assert!(is_aligned(data), "{what} of an unaligned buffer ({} bytes at {:p})", data.len(), data.as_ptr());
     let end = offset.checked_add(data.len() as u64);
     assert!(end.is_some_and(|e| i64::try_from(e).is_ok()), "{what} at offset {offset} ends beyond any file");

@@ -82,11 +82,28 @@ struct Slot {
 /// A request, with its buffer.
 enum Held {
     Nothing,
-    Read { file: FileId, offset: u64, buf: AlignedBuf, transfer: Transfer },
-    Write { file: FileId, offset: u64, data: Bytes, dsync: bool, transfer: Transfer },
-    Sync { files: u64 },
+    Read {
+        file: FileId,
+        offset: u64,
+        buf: AlignedBuf,
+        transfer: Transfer,
+    },
+    Write {
+        file: FileId,
+        offset: u64,
+        data: Bytes,
+        dsync: bool,
+        transfer: Transfer,
+    },
+    Sync {
+        files: u64,
+    },
     /// A sync by the kernel: files not yet asked for, and how many are being synced.
-    Parts { rest: u64, out: usize, error: Option<IoError> },
+    Parts {
+        rest: u64,
+        out: usize,
+        error: Option<IoError>,
+    },
 }
 
 impl LibaioRing<LinuxKernel> {
@@ -113,7 +130,9 @@ impl<K: Kernel> LibaioRing<K> {
             flush,
             slots: (0..depth).map(|_| Slot { token: 0, held: Held::Nothing }).collect(),
             free: (0..depth as u32).rev().collect(),
-            iocbs: (0..all as u64).map(|i| iocb { aio_data: i, aio_flags: IOCB_FLAG_RESFD, aio_resfd: event.raw() as u32, ..iocb::default() }).collect(),
+            iocbs: (0..all as u64)
+                .map(|i| iocb { aio_data: i, aio_flags: IOCB_FLAG_RESFD, aio_resfd: event.raw() as u32, ..iocb::default() })
+                .collect(),
             uses: (0..all as u32).map(|slot| Use { slot, file: FileId(0), mark: 0 }).collect(),
             spare: (depth as u32..all as u32).collect(),
             queue: VecDeque::with_capacity(depth),
@@ -131,7 +150,9 @@ impl<K: Kernel> LibaioRing<K> {
         let s = &mut self.slots[slot as usize];
         let cb = &mut self.iocbs[slot as usize];
         let (opcode, flags, file, offset, address, len, start) = match &mut s.held {
-            Held::Read { file, offset, buf, transfer } => (IOCB_CMD_PREAD, 0, *file, *offset, buf.as_mut_ptr().expose_provenance(), buf.len(), transfer.start()),
+            Held::Read { file, offset, buf, transfer } => {
+                (IOCB_CMD_PREAD, 0, *file, *offset, buf.as_mut_ptr().expose_provenance(), buf.len(), transfer.start())
+            }
             Held::Write { file, offset, data, dsync, transfer } => {
                 let flags = if *dsync { RWF_DSYNC } else { 0 };
                 (IOCB_CMD_PWRITE, flags, *file, *offset, data.as_ptr().expose_provenance(), data.len(), transfer.start())
@@ -190,8 +211,14 @@ impl<K: Kernel> LibaioRing<K> {
         self.uses[i as usize] = Use { slot, file, mark: f.sync_mark() };
         let (event, fd) = (self.event.raw() as u32, f.fd() as u32);
         let data = u64::from(i);
-        self.iocbs[i as usize] =
-            iocb { aio_data: data, aio_lio_opcode: IOCB_CMD_FDSYNC, aio_fildes: fd, aio_flags: IOCB_FLAG_RESFD, aio_resfd: event, ..iocb::default() };
+        self.iocbs[i as usize] = iocb {
+            aio_data: data,
+            aio_lio_opcode: IOCB_CMD_FDSYNC,
+            aio_fildes: fd,
+            aio_flags: IOCB_FLAG_RESFD,
+            aio_resfd: event,
+            ..iocb::default()
+        };
         self.files.count_sync();
         self.staged.push(i);
     }

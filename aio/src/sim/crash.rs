@@ -78,7 +78,7 @@ impl Recorder {
     /// Notes an event that has been applied to `medium`.
     pub(crate) fn note(&mut self, event: Event, medium: &Medium) {
         self.events.push(event);
-        if self.events.len() % CHECKPOINT_EVENTS == 0 {
+        if self.events.len().is_multiple_of(CHECKPOINT_EVENTS) {
             self.checkpoints.push((self.events.len(), medium.clone()));
         }
     }

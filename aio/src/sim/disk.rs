@@ -200,7 +200,8 @@ impl SimDisk {
             for page in offset / PAGE..end.div_ceil(PAGE) {
                 let (start, mut content) = (page * PAGE, s.current[f].page(page).to_vec());
                 let (from, to) = (offset.max(start), end.min(start + PAGE));
-                content[(from - start) as usize..(to - start) as usize].copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
+                content[(from - start) as usize..(to - start) as usize]
+                    .copy_from_slice(&bytes[(from - offset) as usize..(to - offset) as usize]);
                 s.replace_page(f, page, content.into());
             }
         });
@@ -402,11 +403,20 @@ impl State {
         id
     }
 
-    pub(crate) fn write_completed(&mut self, id: u64, file: usize, offset: u64, len: u64, dsync: bool, failure: Option<i32>) -> Result<(), IoError> {
+    pub(crate) fn write_completed(
+        &mut self,
+        id: u64,
+        file: usize,
+        offset: u64,
+        len: u64,
+        dsync: bool,
+        failure: Option<i32>,
+    ) -> Result<(), IoError> {
         self.counters.writes += 1;
         self.counters.write_bytes += len;
         self.completions += 1;
-        let parts: Vec<(u64, Bytes)> = self.medium.files[file].pending.iter().filter(|p| p.id == id).map(|p| (p.offset, p.data.clone())).collect();
+        let parts: Vec<(u64, Bytes)> =
+            self.medium.files[file].pending.iter().filter(|p| p.id == id).map(|p| (p.offset, p.data.clone())).collect();
         self.medium.files[file].completed(id, self.completions);
         for (offset, data) in parts {
             let data = if failure.is_some() { self.mixture(file, offset, &data) } else { data };
@@ -479,7 +489,7 @@ impl State {
 }
 
 fn page_of(offset: u64) -> u64 {
-    assert!(offset % PAGE == 0, "offset {offset} is not that of a block");
+    assert!(offset.is_multiple_of(PAGE), "offset {offset} is not that of a block");
     offset / PAGE
 }
 

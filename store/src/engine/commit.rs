@@ -103,6 +103,11 @@ impl Group {
         self.txns.is_empty() && self.state == GroupState::Open
     }
 
+    /// Number of transactions.
+    pub fn len(&self) -> usize {
+        self.txns.len()
+    }
+
     /// Blocks that its transactions freed.
     pub fn freed_blocks(&self) -> u64 {
         self.txns.iter().flat_map(|t| &t.freed).map(|r| r.blocks).sum()

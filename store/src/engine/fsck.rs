@@ -150,7 +150,7 @@ impl Engine {
 
     fn check_onodes(&mut self, f: &mut Found) -> Result<(), Error> {
         let ranges: Vec<_> = self.meta.collections().iter().map(|(c, bits)| key::collection_range(*c, *bits)).collect();
-        for entry in self.kv.iter(Cf::Onode, &[0], &[0xff; 16]) {
+        for entry in self.kv.scan(Cf::Onode, &[0], &[0xff; 16]) {
             let (k, v) = entry?;
             let what = || format!("onode {}", k.escape_ascii());
             let oid = match key::parse_onode(&k) {
@@ -183,7 +183,7 @@ impl Engine {
         let usable = self.alloc.usable();
         let mut seen = vec![0u64; usable.div_ceil(64) as usize];
         let kv = self.kv.clone();
-        for entry in kv.iter(Cf::Extent, &key::extent(0, 0), &key::extent(u64::MAX, u32::MAX)) {
+        for entry in kv.scan(Cf::Extent, &key::extent(0, 0), &key::extent(u64::MAX, u32::MAX)) {
             let (k, v) = entry?;
             let (nid, index) = key::parse_extent(&k)?;
             let Some((oid, onode)) = f.names.get(&nid).cloned() else {
@@ -298,7 +298,7 @@ impl Engine {
 
     fn check_omap(&mut self, f: &mut Found) -> Result<(), Error> {
         let kv = self.kv.clone();
-        for entry in kv.iter(Cf::Omap, &[0], &[0xff; 9]) {
+        for entry in kv.scan(Cf::Omap, &[0], &[0xff; 9]) {
             let (k, v) = entry?;
             match key::parse_omap(&k) {
                 Ok((id, _)) if !f.omaps.contains(&id) => f.stray(Cf::Omap, k),

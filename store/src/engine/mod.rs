@@ -249,6 +249,15 @@ impl Engine {
         if group > 0 && group == all { group } else { 1 }
     }
 
+    /// Whether everything submitted is in one log batch under way, so that a driver loses nothing
+    /// by blocking in [`Engine::poll`] until it is written: one wake-up instead of one for each
+    /// part. (A request that arrives meanwhile waits for no longer than that write takes.)
+    pub fn waits_for_one_batch(&self) -> bool {
+        let sealed = self.groups.front().filter(|g| g.sealed_io_left() > 0);
+        self.reads.is_empty()
+            && sealed.is_some_and(|g| g.sealed_io_left() == self.io_in_flight() && g.len() == self.pending.len())
+    }
+
     /// Completions since the last call, in order.
     pub fn events(&mut self) -> std::vec::Drain<'_, Event> {
         self.events.drain(..)

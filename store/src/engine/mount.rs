@@ -301,7 +301,7 @@ fn load_snapshot(kv: &dyn Kv, clean: Option<Lsn>, total: u64, usable: u64) -> Re
 pub(super) fn rebuild(kv: &dyn Kv, total: u64, usable: u64) -> Result<Space, Error> {
     let mut alloc = Allocator::new(total, usable);
     let mut stored = 0;
-    for entry in kv.iter(Cf::Extent, &key::extent(0, 0), &key::extent(u64::MAX, u32::MAX)) {
+    for entry in kv.scan(Cf::Extent, &key::extent(0, 0), &key::extent(u64::MAX, u32::MAX)) {
         let chunk = Chunk::decode(&entry?.1)?;
         for slot in chunk.slots.iter().flatten() {
             // A block met again is shared, or used twice: fsck tells which.
@@ -310,7 +310,7 @@ pub(super) fn rebuild(kv: &dyn Kv, total: u64, usable: u64) -> Result<Space, Err
         }
     }
     let mut objects = 0;
-    for entry in kv.iter(Cf::Onode, &[0], &[0xff; 16]) {
+    for entry in kv.scan(Cf::Onode, &[0], &[0xff; 16]) {
         entry?;
         objects += 1;
     }

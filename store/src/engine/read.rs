@@ -180,7 +180,7 @@ impl Engine {
     fn stat(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Answer, Error> {
         let o = self.object(c, oid)?;
         let mut mapped = 0;
-        for index in self.meta.chunk_indices(o.nid, 0, u32::MAX)? {
+        for index in self.meta.chunk_indices(o.nid, 0, crate::plan::chunks(o.size))? {
             mapped += self.meta.chunk(o.nid, index)?.mapped();
         }
         Ok(Answer::Stat(ObjectStat { size: o.size, mapped: mapped * B, attrs: o.attrs.len(), hint: o.hint() }))
@@ -467,7 +467,12 @@ impl Engine {
             if r.attempt < ATTEMPTS_MAX {
                 (r.failed, r.mismatch) = (None, false);
                 self.counters.reads_retried += 1;
-                return self.run_read(id);
+                // Asked anew: it must wait for what was submitted meanwhile, or it would see
+                // changes that are not durable.
+                let r = self.reads.remove(&id).expect("looked up above");
+                let seq = self.next_seq();
+                self.reads.insert(seq, r);
+                return self.run_or_wait(seq);
             }
             self.counters.damaged_blocks += 1;
         }

@@ -133,8 +133,3 @@ impl Planner<'_> {
         Ok(())
     }
 }
-
-/// Number of chunks that an object of `size` bytes may have.
-fn chunks(size: u64) -> u32 {
-    size.div_ceil(B * CHUNK_BLOCKS as u64) as u32
-}

@@ -335,11 +335,6 @@ impl<'a> Planner<'a> {
 
     /// Chunks of an object in `from..to` that may hold blocks.
     fn chunk_indices(&mut self, nid: u64, from: u32, to: u32) -> Result<Vec<u32>, Stop> {
-        /// Up to this many are simply looked up one by one.
-        const LOOKUP_MAX: u32 = 64;
-        if to.saturating_sub(from) <= LOOKUP_MAX {
-            return Ok((from..to).collect());
-        }
         let mut found = self.meta.chunk_indices(nid, from, to)?;
         found.extend(self.chunks.range((nid, from)..(nid, to)).map(|((_, i), _)| *i));
         found.sort_unstable();
@@ -468,6 +463,11 @@ impl<'a> Planner<'a> {
             cow_copies: self.cow_copies,
         }
     }
+}
+
+/// Number of chunks that an object of `size` bytes may have.
+pub fn chunks(size: u64) -> u32 {
+    size.div_ceil(BLOCK_LEN * CHUNK_BLOCKS as u64) as u32
 }
 
 /// The chunk of a block of an object, and its index there.

@@ -103,7 +103,10 @@ impl Loop {
             self.start_jobs();
             self.answer_flushes();
             if idle && umount.is_none() && !self.mounted.engine.has_work() {
-                self.sleep();
+                match self.mounted.engine.waits_for_one_batch() {
+                    true => self.mounted.engine.poll(true),
+                    false => self.sleep(),
+                }
             }
         }
         self.umount(umount.expect("the loop ends with it"));
