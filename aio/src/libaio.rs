@@ -53,6 +53,7 @@ pub(crate) struct LibaioRing<K: Kernel = LinuxKernel> {
     /// iocbs the kernel has.
     in_kernel: usize,
     in_flight: usize,
+    handoffs: u64,
     /// Complete, not yet reaped.
     ready: Vec<Done>,
     events: Vec<io_event>,
@@ -139,6 +140,7 @@ impl<K: Kernel> LibaioRing<K> {
             staged: Vec::with_capacity(all),
             in_kernel: 0,
             in_flight: 0,
+            handoffs: 0,
             ready: Vec::with_capacity(depth),
             events: vec![io_event::default(); all],
             event,
@@ -181,6 +183,7 @@ impl<K: Kernel> LibaioRing<K> {
             }
             Flush::Thread(thread) => {
                 thread.give(slot, files);
+                self.handoffs += 2;
                 self.submit_staged()?;
             }
             Flush::Aio => {
@@ -401,6 +404,10 @@ impl<K: Kernel> Ring for LibaioRing<K> {
 
     fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    fn handoffs(&self) -> u64 {
+        self.handoffs
     }
 
     fn push(&mut self, io: Io) -> Result<(), Io> {

@@ -171,6 +171,11 @@ pub trait Ring: Send {
         None
     }
 
+    /// Times a request was handed to another thread, or back from one. Most rings hand over nothing.
+    fn handoffs(&self) -> u64 {
+        0
+    }
+
     /// Name of a file, for messages.
     fn file_name(&self, file: FileId) -> String;
 }

@@ -22,6 +22,7 @@ pub(crate) struct ThreadRing {
     depth: usize,
     queue: VecDeque<Io>,
     started: usize,
+    handoffs: u64,
     results: Sender<Done>,
     answers: Receiver<Done>,
 }
@@ -44,6 +45,7 @@ impl ThreadRing {
             depth,
             queue: VecDeque::with_capacity(depth),
             started: 0,
+            handoffs: 0,
             results,
             answers,
         })
@@ -51,6 +53,8 @@ impl ThreadRing {
 
     fn start(&mut self, io: Io) {
         self.started += 1;
+        // To a thread of the pool and back.
+        self.handoffs += 2;
         let (files, reply) = (self.files.clone(), self.reply());
         let token = io.token;
         match io.op {
@@ -108,6 +112,10 @@ impl Ring for ThreadRing {
 
     fn in_flight(&self) -> usize {
         self.queue.len() + self.started
+    }
+
+    fn handoffs(&self) -> u64 {
+        self.handoffs
     }
 
     fn push(&mut self, io: Io) -> Result<(), Io> {

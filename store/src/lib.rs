@@ -26,6 +26,6 @@ pub use engine::{Engine, Event, FsckError, FsckReport, Job, JobDone, LOG_FILE, d
 pub use error::Error;
 pub use ledger::{Counters, Ledger};
 pub use read::{Answer, OmapRange, Read};
-pub use store::{Commit, MkfsOptions, MountOptions, Reply, Stats, Store};
+pub use store::{Commit, MkfsOptions, MountGuard, MountOptions, Reply, Stats, Store, mount_engine};
 pub use txn::{Op, Transaction};
 pub use types::*;

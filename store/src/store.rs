@@ -4,5 +4,5 @@ mod dir;
 mod handle;
 mod looper;
 
-pub use dir::{MkfsOptions, MountOptions};
+pub use dir::{MkfsOptions, MountGuard, MountOptions, mount_engine};
 pub use handle::{Commit, Reply, Stats, Store};

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use lodestore::{Counters, Engine, EngineConfig, Transaction};
+use lodestore::{Counters, Engine, EngineConfig, Layout, Policy, Transaction};
 use lodestore_aio::SimDisk;
 use lodestore_aio::sim::{Event, Limits, Recording};
 use lodestore_kv::{KvImage, MemKv};
 use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use crate::check::{self, Dump};
 use crate::drive::Drive;
@@ -15,7 +16,8 @@ use crate::model::{ErrKind, Model};
 use crate::simstore::{Options, add_counters, choose};
 use crate::subject::pattern;
 use crate::tracekv::TraceKv;
-use crate::alphabet::C;
+use crate::alphabet::{self, C};
+use crate::generate::{Gen, Shape};
 
 /// A store at rest: what is durable.
 pub struct Base {
@@ -305,4 +307,133 @@ fn fsck(drive: &mut Drive) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("fsck found: {}", report.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))),
     }
+}
+
+/// Sizes of the stores that crash: so small that the log goes round and space is used again.
+pub fn tiny(policy: Policy, data: u64, seed: u64) -> Options {
+    let segment = 32 << 10;
+    let mut o = Options::new(Layout { data: vec![data], log: 8192 + 4 * segment, segment, prewrite: data }, policy, seed);
+    o.config.deferred_batch = 8 << 10;
+    o.config.deferred_max = 12 << 10;
+    o.config.meta_cache_bytes = 64 << 10;
+    o
+}
+
+const POLICIES: [Policy; 3] = [Policy::Auto, Policy::Deferred, Policy::Direct];
+
+/// Checks every workload of one to three letters, at every crash point. `share` below 1 leaves out
+/// that much of the longest ones. Panics at the first wrong state.
+pub fn all_workloads(share: f64) -> Checked {
+    let bases: Vec<Base> = POLICIES.iter().map(|p| Base::new(tiny(*p, 1 << 20, 1), &[alphabet::setup()])).collect();
+    let shorter = alphabet::WORKLOADS - alphabet::LETTERS.pow(3);
+    let count = shorter + ((alphabet::WORKLOADS - shorter) as f64 * share) as usize;
+    let mut all = Checked::default();
+    let work = |n: u64| {
+        let letters = alphabet::workload(n as usize);
+        let workload: Vec<Transaction> = letters.iter().enumerate().map(|(i, l)| alphabet::letter(*l, i)).collect();
+        let mut rng = SmallRng::seed_from_u64(n);
+        let mut checked = Checked::default();
+        // One letter: everything, in every manner. Longer ones: a policy and a manner each.
+        let manners: Vec<(usize, usize, bool)> = match letters.len() {
+            1 => (0..3).flat_map(|p| [(p, 1, false), (p, 1, true)]).collect(),
+            2 => (0..3).map(|p| (p, 1 + (n as usize + p) % 2, n % 8 == 0)).collect(),
+            _ => vec![(n as usize % 3, 1 + (n as usize / 3) % 3, n % 16 == 0)],
+        };
+        for (policy, in_flight, umount) in manners {
+            let manner = Manner { in_flight, umount, seed: n };
+            let trace = bases[policy].run(&workload, manner);
+            let disk = match letters.len() {
+                1 => Limits { exhaustive_bits: 5, subset_samples: 24, torn_samples: 6, seed: n },
+                2 => Limits { exhaustive_bits: 2, subset_samples: 2, torn_samples: 1, seed: n },
+                _ => Limits { exhaustive_bits: 0, subset_samples: 0, torn_samples: 1, seed: n },
+            };
+            for point in trace.points() {
+                let what = trace.check(point, Effort { disk, kv: 1 }, &mut rng);
+                checked.add(&what.unwrap_or_else(|e| panic!("workload {n} {letters:?}, policy {}, {manner:?}: {e}", POLICIES[policy])));
+            }
+        }
+        checked
+    };
+    crate::parallel::run(count as u64, work, |_, c| all.add(&c));
+    all
+}
+
+/// A random workload of 8 to 30 transactions on a small disk: letters, and what the generator of
+/// the random sequences would do.
+fn long_workload(base: &Base, rng: &mut SmallRng) -> Vec<Transaction> {
+    let shape = Shape { write_max: 20 << 10, object_max: 40 << 10, refused_percent: 0 };
+    let mut generator = Gen::new(rng.random(), shape);
+    let mut model = base.model().clone();
+    let total = base.options.layout.data.iter().sum::<u64>();
+    let n = rng.random_range(8..=30);
+    let mut workload = Vec::new();
+    while workload.len() < n {
+        let t = match rng.random_range(0..3) {
+            0 => alphabet::letter(rng.random_range(0..alphabet::LETTERS), workload.len()),
+            _ => generator.transaction(&model),
+        };
+        // Only what certainly has room, now and together with what replaces it.
+        if model.allocated() + model.needed_at_most(&t) + (64 << 10) > total {
+            let Some((c, oid, _)) = model.objects().next() else { continue };
+            let mut t = Transaction::new();
+            t.remove(c, oid.clone());
+            model.apply(&t).expect("the object is there");
+            workload.push(t);
+            continue;
+        }
+        if model.apply(&t).is_ok() {
+            workload.push(t);
+        }
+    }
+    workload
+}
+
+/// Checks samples of long workloads: `n` of them, each with its own seed.
+pub fn sampled_workloads(first_seed: u64, n: u64) -> Checked {
+    let mut all = Checked::default();
+    let work = |i: u64| {
+        let seed = first_seed + i;
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let policy = POLICIES[rng.random_range(0..3)];
+        let data = rng.random_range(50..100) << 12;
+        let mut options = tiny(policy, data, seed);
+        options.config.depth = [1, 4, 32][rng.random_range(0..3)];
+        let base = Base::new(options, &[alphabet::setup()]);
+        let workload = long_workload(&base, &mut rng);
+        let manner = Manner { in_flight: rng.random_range(1..8), umount: rng.random_bool(0.2), seed };
+        let trace = base.run(&workload, manner);
+        let mut checked = Checked { counters: trace.counters, ..Checked::default() };
+        let disk = Limits { exhaustive_bits: 1, subset_samples: 1, torn_samples: 1, seed };
+        for point in trace.points() {
+            if rng.random_range(0..8) == 0 {
+                let what = trace.check(point, Effort { disk, kv: 1 }, &mut rng);
+                checked.add(&what.unwrap_or_else(|e| panic!("LODESTORE_SEED={seed}, policy {policy}, {manner:?}: {e}")));
+            }
+        }
+        checked
+    };
+    crate::parallel::run(n, work, |_, c| all.add(&c));
+    all
+}
+
+/// Crashes short workloads once, and then at every event of the recovery, and of its recovery.
+pub fn recovery_workloads(n: u64) -> Checked {
+    let bases: Vec<Base> = POLICIES.iter().map(|p| Base::new(tiny(*p, 1 << 20, 1), &[alphabet::setup()])).collect();
+    let mut all = Checked::default();
+    let work = |i: u64| {
+        let mut rng = SmallRng::seed_from_u64(i);
+        let letters: Vec<usize> = (0..rng.random_range(1..5)).map(|_| rng.random_range(0..alphabet::LETTERS)).collect();
+        let workload: Vec<Transaction> = letters.iter().enumerate().map(|(i, l)| alphabet::letter(*l, i)).collect();
+        let policy = i as usize % 3;
+        let manner = Manner { in_flight: 1 + i as usize % 4, umount: false, seed: i };
+        let trace = bases[policy].run(&workload, manner);
+        let points = trace.points();
+        let point = points[rng.random_range(0..points.len())];
+        let one = Limits { exhaustive_bits: 0, subset_samples: 0, torn_samples: 1, seed: i };
+        let depth = if i % 4 == 0 { 2 } else { 1 };
+        let what = trace.check_recovery(point, depth, Effort { disk: one, kv: 1 }, &mut rng);
+        what.unwrap_or_else(|e| panic!("recovery {i} of {letters:?}, policy {}, {manner:?}: {e}", POLICIES[policy]))
+    };
+    crate::parallel::run(n, work, |_, c| all.add(&c));
+    all
 }

@@ -17,3 +17,4 @@ pub mod realstore;
 pub mod simstore;
 pub mod subject;
 pub mod tracekv;
+pub mod faults;

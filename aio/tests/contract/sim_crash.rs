@@ -65,6 +65,15 @@ fn overlapping_volatile_writes_leave_the_newest_an_older_or_the_base() {
 }
 
 #[test]
+fn of_two_writes_that_are_both_there_the_newer_wins_where_they_overlap() {
+    let (disk, [a, _], mut ring) = disk();
+    run(&mut *ring, write_op(a, 0, [1; 2 * BLOCK])).unwrap();
+    run(&mut *ring, write_op(a, 1, [2; 2 * BLOCK])).unwrap();
+    let states = [[0, 0, 0], [0, 2, 2], [1, 1, 0], [1, 2, 2]];
+    assert_eq!(firsts(disk.crash_states(&WHOLE_ONLY), &[0, 1, 2]), states);
+}
+
+#[test]
 fn writes_that_change_nothing_make_no_new_state() {
     let (disk, [a, _], mut ring) = disk();
     run(&mut *ring, write_op(a, 0, [0; BLOCK])).unwrap();

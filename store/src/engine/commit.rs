@@ -38,12 +38,17 @@ pub(super) struct Queued {
     fetching: usize,
     probed: bool,
     mismatches: u32,
+    /// Makes, removes, divides or joins collections.
+    collections: bool,
 }
 
 impl Queued {
     pub fn new(seq: u64, token: u64, txn: Transaction, objects: Vec<Vec<u8>>) -> Self {
         let probed = !txn.ops().iter().any(|(_, op)| may_need_blocks(op));
-        Queued { seq, token, txn, objects, fetched: HashMap::new(), fetching: 0, probed, mismatches: 0 }
+        let collections = txn.ops().iter().any(|(_, op)| {
+            matches!(op, Op::MakeCollection { .. } | Op::RemoveCollection | Op::Split { .. } | Op::Merge { .. })
+        });
+        Queued { seq, token, txn, objects, fetched: HashMap::new(), fetching: 0, probed, mismatches: 0, collections }
     }
 }
 
@@ -136,7 +141,9 @@ impl Engine {
     pub(super) fn plan_queue(&mut self) {
         self.space_wanted = false;
         while let Some(q) = self.queue.front() {
-            if q.fetching > 0 || self.reads_come_first(q.seq, &q.objects) {
+            // A listing that waits must not find its collection's bounds changed.
+            let listings_first = q.collections && self.barriers.front().is_some_and(|s| *s < q.seq);
+            if q.fetching > 0 || listings_first || self.reads_come_first(q.seq, &q.objects) {
                 break;
             }
             let mut q = self.queue.pop_front().expect("looked at above");
@@ -185,7 +192,7 @@ impl Engine {
 
     fn plan_one(&mut self, txn: &Transaction, fetched: &HashMap<u64, Fetched>) -> Outcome {
         let drained = self.groups.iter().all(Group::is_empty) && self.unapplied.is_empty();
-        let coming = self.limbo.blocks() + self.alloc.total() - self.alloc.usable();
+        let coming = self.limbo.blocks() + self.doomed() + self.alloc.total() - self.alloc.usable();
         let data = &self.data;
         let place_name = |place: u64| {
             let d = &data[data.partition_point(|d| d.first + d.blocks <= place)];
@@ -195,6 +202,7 @@ impl Engine {
             policy: self.config.policy,
             deferred_max: self.config.deferred_max,
             unsettled: &self.unsettled,
+            writing: &self.writing,
             pending: &self.deferred,
             fetched,
             drained,
@@ -327,6 +335,7 @@ impl Engine {
         for (place, data) in plan.writes {
             self.forget_cached(place, data.len() as u64 / BLOCK_LEN);
             self.ledger.data_direct += data.len() as u64;
+            self.writing.insert(place, data.clone());
             for (file, offset, at, n) in self.pieces(place, data.len() as u64 / BLOCK_LEN) {
                 let data = data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
                 self.io(token(kind::DATA, number), IoOp::Write { file, offset, data, dsync: false });
@@ -456,7 +465,13 @@ impl Engine {
                 self.counters.commits += 1;
                 self.events.push(Event::Committed { token: t.token, result: Ok(t.lsn) });
             }
-            t.taken.iter().for_each(|r| self.unsettled.remove(*r));
+            for run in &t.taken {
+                self.unsettled.remove(*run);
+                while let Some((first, _)) = self.writing.range(run.place..run.place + run.blocks).next() {
+                    let first = *first;
+                    self.writing.remove(&first);
+                }
+            }
             self.counters.deferred_coalesced += self.deferred.promote(t.lsn, std::mem::take(&mut t.deferred));
             for run in &t.freed {
                 self.counters.deferred_dropped += self.deferred.drop_freed(run.place, run.blocks);

@@ -12,9 +12,10 @@ mod mount;
 mod read;
 mod umount;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use lodestore_aio::{Done, EventFd, FileId, Io, IoOp, Ring, Wait};
 use lodestore_kv::Kv;
 
@@ -89,6 +90,9 @@ pub struct Engine {
     deferred: DeferredSet,
     cache: DataCache,
     unsettled: RunSet,
+    /// Contents of unsettled blocks, by first block: a transaction that needs them must not race
+    /// with the write that brings them to the medium.
+    writing: BTreeMap<u64, Bytes>,
 
     /// Number of the next transaction or read submitted.
     next_seq: u64,
@@ -313,6 +317,11 @@ impl Engine {
         self.ledger
     }
 
+    /// Times the ring handed a request to another thread or back.
+    pub fn io_handoffs(&self) -> u64 {
+        self.ring.handoffs()
+    }
+
     /// The key-value store.
     pub fn kv(&self) -> &Arc<dyn Kv> {
         &self.kv
@@ -387,6 +396,7 @@ impl Engine {
             self.events.push(Event::Committed { token, result: Err(Error::Poisoned(reason.clone())) });
         }
         self.backlog.retain(|io| matches!(io.op, IoOp::Read { .. }));
+        self.writing.clear();
         self.deferred.forget_planned();
         // Only acknowledged transactions are left; if even this fails, reads fail with it.
         let kept: Vec<u64> = self.unapplied.iter().map(|d| d.seq).collect();

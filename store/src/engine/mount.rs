@@ -88,6 +88,7 @@ impl Engine {
             limbo: Limbo::default(),
             deferred: DeferredSet::default(),
             unsettled: RunSet::default(),
+            writing: BTreeMap::new(),
             next_seq: 0,
             queue: VecDeque::new(),
             groups: VecDeque::new(),

@@ -313,7 +313,7 @@ impl Engine {
     }
 
     /// Blocks freed by transactions that are not durable yet.
-    fn doomed(&self) -> u64 {
+    pub(super) fn doomed(&self) -> u64 {
         self.groups.iter().map(|g| g.freed_blocks()).sum()
     }
 

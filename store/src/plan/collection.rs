@@ -89,7 +89,7 @@ impl Planner<'_> {
 
 /// Refuses two collections that are not the two halves of one with `bits - 1` bits.
 fn siblings(a: CollectionId, b: CollectionId, bits: u8) -> Result<(), Error> {
-    if a.pool == b.pool && bits >= 1 && a.seed ^ b.seed == 1 << (bits - 1) {
+    if a.pool == b.pool && (1..=32).contains(&bits) && a.seed ^ b.seed == 1 << (bits - 1) {
         return Ok(());
     }
     Err(Error::Invalid(format!("collections {a} and {b} are not the two halves of one: their seeds must differ in bit {} only", bits - 1)))

@@ -171,9 +171,7 @@ impl Planner<'_> {
 
     /// Contents of a block that this transaction writes direct.
     fn fresh(&self, place: u64) -> Option<Bytes> {
-        let (first, piece) = self.fresh.range(..=place).next_back()?;
-        let at = ((place - first) * B) as usize;
-        (at < piece.len()).then(|| piece.slice(at..at + B as usize))
+        block_in(&self.fresh, place)
     }
 
     /// Contents of a block as the transaction finds them, or zeros with a note that they must be
@@ -182,7 +180,7 @@ impl Planner<'_> {
         if let Some(b) = self.deferred.get(&slot.place).cloned().or_else(|| self.fresh(slot.place)) {
             return Ok(b);
         }
-        if let Some(b) = self.env.pending.newest(slot.place) {
+        if let Some(b) = self.env.pending.newest(slot.place).or_else(|| block_in(self.env.writing, slot.place)) {
             return Ok(b);
         }
         match self.env.fetched.get(&slot.place).filter(|f| f.expected == slot.crc) {
@@ -296,6 +294,13 @@ impl Planner<'_> {
         }
         Ok(())
     }
+}
+
+/// The contents of a block among pieces of whole blocks, by first block.
+fn block_in(pieces: &BTreeMap<u64, Bytes>, place: u64) -> Option<Bytes> {
+    let (first, piece) = pieces.range(..=place).next_back()?;
+    let at = ((place - first) * B) as usize;
+    (at < piece.len()).then(|| piece.slice(at..at + B as usize))
 }
 
 /// The end of a range, within the largest object.

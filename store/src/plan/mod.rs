@@ -58,6 +58,8 @@ pub struct Env<'a> {
     /// Blocks allocated by transactions that are not acknowledged: these must not be overwritten
     /// in place, because replay may have to compare them with their checksum.
     pub unsettled: &'a RunSet,
+    /// Contents of those of them that may still be on their way to the medium, by first block.
+    pub writing: &'a BTreeMap<u64, Bytes>,
     /// Contents of blocks that are newer than what the medium has.
     pub pending: &'a DeferredSet,
     /// Blocks read for this plan.

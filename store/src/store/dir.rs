@@ -246,6 +246,19 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
     Ok(Mounted { engine, kv, lock })
 }
 
+/// Holds a store's directory for as long as it lives.
+#[derive(Debug)]
+pub struct MountGuard {
+    _lock: File,
+}
+
+/// Mounts the store in `dir` for a loop of the caller's own: who drives the engine need not hand
+/// anything to another thread. Unmount the engine before dropping the guard.
+pub fn mount_engine(dir: &Path, o: &MountOptions) -> Result<(Engine, MountGuard), Error> {
+    let m = mount(dir, o)?;
+    Ok((m.engine, MountGuard { _lock: m.lock }))
+}
+
 /// Mounts, checks and unmounts the store in `dir`.
 pub(super) fn fsck(dir: &Path, o: &MountOptions, deep: bool, repair: bool) -> Result<FsckReport, Error> {
     let mut m = mount(dir, o)?;

@@ -88,7 +88,8 @@ pub struct Stats {
     pub kv: KvStats,
     /// Space.
     pub space: StatFs,
-    /// Requests that passed from a caller's thread to the loop.
+    /// Times a request passed from one thread to another on its way to being decided: from a
+    /// caller to the loop, and, with engines that use threads, from the loop to them and back.
     pub handoffs: u64,
     /// Why the store is read-only, if it is.
     pub poisoned: Option<Arc<str>>,

@@ -185,7 +185,7 @@ impl Loop {
             ledger: e.ledger(),
             kv: lodestore_kv::Kv::stats(&*self.mounted.kv),
             space: e.statfs(),
-            handoffs: self.handoffs,
+            handoffs: self.handoffs + e.io_handoffs(),
             poisoned: e.poisoned(),
         }
     }

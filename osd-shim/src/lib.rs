@@ -1,1 +1,0 @@
-//! lodestore-osd-shim
