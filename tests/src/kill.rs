@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lodestore::{Store, Transaction};
+use lodestore::Transaction;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -105,7 +105,7 @@ pub fn child_if_asked() {
     let Ok(text) = std::env::var(CHILD_ENV) else { return };
     let work = Work::decode(&text);
     let mut model = work.model();
-    let store = Store::mount(Path::new(&work.dir), &realstore::options()).expect("the parent left a store");
+    let store = realstore::mount(Path::new(&work.dir)).expect("the parent left a store");
     if let Some((point, after)) = &work.point {
         let (left, name) = (AtomicU64::new(*after), point.clone());
         fail::cfg_callback(point, move || {
@@ -201,7 +201,7 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
     let mut totals = Kills::default();
     // So small that the log goes round and trims while a child works.
     realstore::mkfs(dir, 64 << 20, 1 << 20);
-    let store = Store::mount(dir, &realstore::options()).expect("a fresh store mounts");
+    let store = realstore::mount(dir).expect("a fresh store mounts");
     store.apply(Gen::setup()).expect("the setup applies");
     store.umount().expect("a fresh store unmounts");
     let mut history = Vec::new();
@@ -209,15 +209,15 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
         let point = rng.random_bool(0.5).then(|| (POINTS[rng.random_range(0..POINTS.len())].to_owned(), rng.random_range(0..60)));
         let after = rng.random_range(1..TRANSACTIONS_MAX);
         let work = Work { dir: dir.to_str().expect("a UTF-8 path").to_owned(), seed: seed ^ (i + 1) << 32, history: history.clone(), point };
-        let child = Command::new(std::env::current_exe().expect("a test knows its binary"))
+        let mut command = Command::new(std::env::current_exe().expect("a test knows its binary"));
+        command
             .args(["--exact", child_test, "--nocapture"])
             .env(CHILD_ENV, work.encode())
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the test binary can be started again");
+            .stderr(Stdio::piped());
+        let child = realstore::spawn(&mut command).expect("the test binary can be started again");
         let delay = Duration::from_micros(rng.random_range(0..3000));
         let said = listen(child, Some((after, delay)));
         assert!(said.bad.is_none(), "seed {seed}, kill {i}: {:?}", said.bad);
@@ -238,7 +238,7 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
 fn verify(dir: &Path, work: &Work, said: &Said, seed: u64, kill: u64) -> u64 {
     let context = || format!("seed {seed}, kill {kill} ({:?}), acked {}, submitted {}", work.point, said.acked, said.submitted);
     let all = states(&work.model(), work.seed, said.submitted);
-    let store = match Store::mount(dir, &realstore::options()) {
+    let store = match realstore::mount(dir) {
         Ok(s) => s,
         Err(e) => panic!("{}: does not mount: {e}", context()),
     };

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::process::{Child, Command};
+use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use lodestore::{Answer, Commit, MkfsOptions, MountOptions, Read, Store, Transaction};
+use lodestore::{Answer, Commit, Error, MkfsOptions, MountOptions, Read, Store, Transaction};
 use lodestore_aio::Engine as IoEngine;
 use tempfile::TempDir;
 
@@ -37,6 +38,26 @@ fn io_engine() -> IoEngine {
     if has_direct_io() { IoEngine::Libaio } else { IoEngine::Threads(4) }
 }
 
+/// A process that is being started holds the locks of its parent's stores until it is another
+/// program: nobody mounts meanwhile (readers), whoever starts one is the writer.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Starts a process.
+pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
+    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
+    command.spawn()
+}
+
+fn nobody_starts() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Mounts a store.
+pub fn mount(dir: &Path) -> Result<Store, Error> {
+    let _guard = nobody_starts();
+    Store::mount(dir, &options())
+}
+
 /// How the tests mount.
 pub fn options() -> MountOptions {
     let mut o = MountOptions { engine: io_engine(), ..MountOptions::default() };
@@ -49,11 +70,13 @@ pub fn options() -> MountOptions {
 /// Makes a store with room for `size` bytes of data, and a log of `log` bytes.
 pub fn mkfs(dir: &Path, size: u64, log: u64) {
     let o = MkfsOptions { size, log_size: Some(log), prewrite: Some(size / 4), engine: io_engine(), ..MkfsOptions::default() };
+    let _guard = nobody_starts();
     Store::mkfs(dir, &o, &mut |_, _, _| ()).expect("a store can be made");
 }
 
 /// Checks an unmounted store deeply; what is wrong, in words.
 pub fn fsck(dir: &Path) -> Vec<String> {
+    let _guard = nobody_starts();
     match Store::fsck(dir, &options(), true, false) {
         Ok(report) => report.errors.iter().map(ToString::to_string).collect(),
         Err(e) => vec![e.to_string()],
@@ -78,7 +101,7 @@ impl RealStore {
     }
 
     fn mount(&mut self) {
-        self.store = Some(Store::mount(self.dir.path(), &options()).expect("the store mounts"));
+        self.store = Some(mount(self.dir.path()).expect("the store mounts"));
     }
 
     fn store(&self) -> &Store {

@@ -5,6 +5,16 @@ use super::*;
 
 const B: u64 = BLOCK_LEN;
 
+/// What a part of a cloned range becomes.
+enum Piece {
+    /// Whole blocks, shared.
+    Share,
+    /// Nothing is mapped there.
+    Hole,
+    /// Bytes that lie within one block of the source.
+    Copy(Bytes),
+}
+
 impl Planner<'_> {
     pub(super) fn clone_object(&mut self, c: CollectionId, from: &ObjectId, to: &ObjectId) -> Result<(), Stop> {
         let from_key = self.existing(c, from)?;
@@ -76,29 +86,44 @@ impl Planner<'_> {
         let (nid, size) = (o.nid, o.size);
         o.size = size.max(to_offset + len);
         let size = size.max(to_offset);
-        let mut at = 0;
-        while at < len {
+        // Everything is looked up before anything is changed: within one object, the first block
+        // written may be the last one read.
+        for (at, n, piece) in self.clone_pieces(source.nid, from_offset, to_offset, len)? {
             let (f, t) = (from_offset + at, to_offset + at);
-            let left = len - at;
-            if f % B == 0 && t % B == 0 && left >= B {
-                let blocks = left / B;
-                self.share_blocks(source.nid, f / B, nid, t / B, blocks)?;
-                at += blocks * B;
-                continue;
+            match piece {
+                Piece::Share => self.share_blocks(source.nid, f / B, nid, t / B, n / B)?,
+                Piece::Hole => self.zero_bytes(nid, size.max(t + n), t, t + n)?,
+                Piece::Copy(data) => self.write_bytes(nid, size, t, &data)?,
             }
-            // What cannot be shared is copied, up to the end of the source's block.
-            let n = left.min(B - f % B);
-            let after = size.max(t + n);
-            match self.slot(source.nid, f / B)? {
-                None => self.zero_bytes(nid, after, t, t + n)?,
-                Some(slot) => {
-                    let data = self.content(f / B, slot)?;
-                    self.write_bytes(nid, size, t, &data.slice((f % B) as usize..(f % B + n) as usize))?;
-                }
-            }
-            at += n;
         }
         Ok(())
+    }
+
+    /// Divides a range into whole blocks that can be shared, and parts that must be copied, as
+    /// offset in the range, length, and what it is.
+    fn clone_pieces(&mut self, nid: u64, from: u64, to: u64, len: u64) -> Result<Vec<(u64, u64, Piece)>, Stop> {
+        let mut pieces = Vec::new();
+        let mut at = 0;
+        while at < len {
+            let (f, t) = (from + at, to + at);
+            let left = len - at;
+            let (n, piece) = if f % B == 0 && t % B == 0 && left >= B {
+                (left / B * B, Piece::Share)
+            } else {
+                // Up to the end of the source's block.
+                let n = left.min(B - f % B);
+                match self.slot(nid, f / B)? {
+                    None => (n, Piece::Hole),
+                    Some(slot) => {
+                        let data = self.content(f / B, slot)?;
+                        (n, Piece::Copy(data.slice((f % B) as usize..(f % B + n) as usize)))
+                    }
+                }
+            };
+            pieces.push((at, n, piece));
+            at += n;
+        }
+        Ok(pieces)
     }
 
     /// Maps `blocks` blocks of object `to` to those of object `from`, sharing them.

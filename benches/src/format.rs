@@ -1,5 +1,4 @@
-//! Contents of blocks: derived from their place and version where they are to be verified, else
-//! cut from a pool of prepared random bytes, because making them must cost the client nothing.
+//! Contents of blocks that are to be verified, derived from their place and version.
 //!
 //! A unit of verifiable contents (512 to 4096 bytes, little-endian; version 1 of this layout):
 //!
@@ -13,11 +12,6 @@
 //! | 32 | rest | words of a generator started from all of these |
 //!
 //! So a block that is found where it does not belong says where it came from.
-
-use bytes::Bytes;
-use lodestore_aio::{AlignedBuf, BLOCK};
-use rand::rngs::SmallRng;
-use rand::{RngCore, SeedableRng};
 
 const MAGIC: [u8; 4] = *b"LSB1";
 const HEADER_LEN: usize = 32;
@@ -86,32 +80,6 @@ fn next(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Block-aligned random buffers of one size, handed out in turn without copying.
-#[derive(Debug)]
-pub struct Pool {
-    buffers: Vec<Bytes>,
-    turn: usize,
-}
-
-/// Bytes of a pool: more than a core's private cache, so that checksums are not flattered.
-const POOL_LEN: usize = 8 << 20;
-
-impl Pool {
-    pub fn new(size: usize, seed: u64) -> Self {
-        let stride = size.next_multiple_of(BLOCK);
-        let n = (POOL_LEN / stride).max(4);
-        let mut all = AlignedBuf::zeroed(stride * n);
-        SmallRng::seed_from_u64(seed).fill_bytes(&mut all);
-        let all = all.freeze();
-        Pool { buffers: (0..n).map(|i| all.slice(i * stride..i * stride + size)).collect(), turn: 0 }
-    }
-
-    pub fn take(&mut self) -> Bytes {
-        self.turn = (self.turn + 1) % self.buffers.len();
-        self.buffers[self.turn].clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,18 +110,6 @@ mod tests {
         let others = [Unit { seed: 2, ..U }, Unit { object: 3, ..U }, Unit { index: 4, ..U }, Unit { version: 5, ..U }];
         for o in others {
             assert_ne!(body(U), body(o), "{o:?}");
-        }
-    }
-
-    #[test]
-    fn pool_buffers_are_aligned_and_of_the_size_asked_for() {
-        for size in [512, 4096, 5000, 128 << 10] {
-            let mut p = Pool::new(size, 1);
-            for _ in 0..10 {
-                let b = p.take();
-                assert_eq!(b.len(), size);
-                assert!((b.as_ptr() as usize).is_multiple_of(BLOCK));
-            }
         }
     }
 }
