@@ -31,7 +31,7 @@ clippy: packages
 	cargo clippy --release --workspace --all-targets --all-features -- -D warnings
 
 docs: packages
-	RUSTDOCFLAGS=-Dwarnings cargo doc --release --workspace --no-deps
+	RUSTDOCFLAGS=-Dwarnings cargo doc --release --workspace --lib --no-deps
 
 against-fio: build
 	@benches/against-fio

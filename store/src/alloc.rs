@@ -17,8 +17,8 @@ pub struct Run {
     pub blocks: u64,
 }
 
-/// Most words of the bitmap looked at to find one contiguous run, before pieces are taken.
-const SEARCH_WORDS_MAX: usize = 4096;
+/// Most free runs looked at to find one that is long enough, before pieces are taken.
+const SEARCH_RUNS_MAX: usize = 1024;
 
 /// The bitmap. Memory: 1/32768 of the data space.
 #[derive(Debug)]
@@ -123,18 +123,21 @@ impl Allocator {
         }
         let mut runs = Vec::with_capacity(1);
         let mut need = blocks;
+        let mut bound = SEARCH_RUNS_MAX;
         while need > 0 {
-            let run = self.find(need);
+            let run = self.find(need, bound);
             self.clear(run);
             need -= run.blocks;
             runs.push(run);
+            // Where space is fragmented, one search is enough: the rest is taken as it comes.
+            bound = 1;
         }
         Some(runs)
     }
 
     /// A free run of at most `want` blocks from the cursor on: the first that is long enough,
-    /// else the longest seen within the bound. There is at least one free block.
-    fn find(&mut self, want: u64) -> Run {
+    /// else the longest of the first `bound` runs. There is at least one free block.
+    fn find(&mut self, want: u64, bound: usize) -> Run {
         let mut best: Option<Run> = None;
         let mut looked = 0;
         let mut at = self.cursor;
@@ -156,8 +159,8 @@ impl Allocator {
             if best.is_none_or(|b| n > b.blocks) {
                 best = Some(Run { place: start, blocks: n });
             }
-            looked += 1 + (n / 64) as usize;
-            if n == want || looked > SEARCH_WORDS_MAX {
+            looked += 1;
+            if n == want || looked >= bound {
                 break;
             }
             at = start + n;

@@ -237,21 +237,25 @@ pub fn space(query: &mut Query<'_>, model: &Model) -> Result<(), String> {
         Ok(Answer::Space(s)) => s,
         other => return Err(format!("statfs answered {other:?}")),
     };
-    let mut wrong = String::new();
     let want = StatFs { allocated: model.allocated(), stored: model.stored(), objects: model.objects().count() as u64, ..got };
     if got != want {
         let show = |s: &StatFs| format!("allocated {} stored {} objects {}", s.allocated, s.stored, s.objects);
-        wrong += &format!("statfs says {}, expected {}; ", show(&got), show(&want));
+        return Err(format!("statfs says {}, expected {}", show(&got), show(&want)));
     }
     if got.allocated + got.available != got.total {
-        wrong += &format!("allocated {} + available {} is not total {}; ", got.allocated, got.available, got.total);
+        return Err(format!("allocated {} + available {} is not total {}", got.allocated, got.available, got.total));
     }
+    extents(query, model)
+}
+
+/// Compares which blocks of every object are mapped.
+pub fn extents(query: &mut Query<'_>, model: &Model) -> Result<(), String> {
     for (c, oid, object) in model.objects() {
         let want = object.extents(0, u64::MAX >> 1);
         match query(Read::Extents(c, oid.clone(), 0, u64::MAX >> 1)) {
             Ok(Answer::Extents(e)) if e == want => {}
-            other => wrong += &format!("extents of {oid}: {}, expected {}; ", shorten(&other), shorten(&want)),
+            other => return Err(format!("extents of {oid}: {}, expected {}", shorten(&other), shorten(&want))),
         }
     }
-    if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    Ok(())
 }

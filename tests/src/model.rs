@@ -138,7 +138,8 @@ impl Model {
                     let size = self.objects().filter(|(_, o, _)| *o == from).map(|(_, _, o)| o.size).max().unwrap_or(0);
                     // An earlier operation of the same transaction may have made `from` larger.
                     let grown = t.user_bytes() + size;
-                    span(*to_offset, (*len).min(grown.saturating_sub(*from_offset).max(grown))) + 2
+                    // Each block of the target may take a piece of two blocks of the source, one by one.
+                    2 * span(*to_offset, (*len).min(grown.saturating_sub(*from_offset).max(grown))) + 2
                 }
                 _ => 0,
             })

@@ -238,7 +238,8 @@ impl Sequence {
             panic!("{}: {d}", self.context());
         }
         if let Err(e) = check::space(&mut |r| self.store.query(r), &self.acked) {
-            panic!("{}: {e}", self.context());
+            let where_ = check::extents(&mut |r| self.store.query(r), &self.acked);
+            panic!("{}: {e}; {where_:?}; fsck: {:?}", self.context(), self.store.fsck());
         }
     }
 

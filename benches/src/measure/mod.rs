@@ -33,8 +33,6 @@ pub(crate) struct Cost {
     pub switches: u64,
     pub handoffs: u64,
     pub amplification: Amplification,
-    /// User bytes behind the amplification.
-    pub user_bytes: u64,
 }
 
 impl Snapshot {
@@ -69,7 +67,6 @@ impl Snapshot {
             switches: end.switches.since(&self.switches),
             handoffs: end.stats.handoffs - self.stats.handoffs,
             amplification: Amplification::new(&bytes),
-            user_bytes: bytes.user,
         }
     }
 }

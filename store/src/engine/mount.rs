@@ -51,6 +51,10 @@ impl Engine {
         let log_file = open(&mut *disk, LOG_FILE, superblock.layout.log)?;
         let mut ring = disk.ring(config.depth.max(8))?;
         let mut replay = Replay { ring: &mut *ring, kv: &*kv, data: &data, counters: Counters::default(), ledger: Ledger::default() };
+        // After a mere kill, what was written but not flushed is still to be seen. Nothing may be
+        // done because of it before it is durable: a power failure could take it back.
+        let all = data.iter().map(|d| d.file.mask()).fold(log_file.mask(), |a, b| a | b);
+        run(replay.ring, IoOp::Sync { files: all })?;
         let reader = Reader::open(replay.ring, log_file, superblock.uuid)?;
         let clean = reader.was_closed().then(|| reader.lsn_max());
         let (wal, last) = replay.run(reader)?;
@@ -197,14 +201,13 @@ impl Replay<'_> {
             }
         }
         if let Some(ahead) = markers.iter().max().filter(|m| **m > last) {
-            return Err(Error::Metadata(format!(
+            return Err(Error::Mount(format!(
                 "the key-value store has changes up to LSN {ahead}, the log ends at {last}: its end was lost. Nothing was changed; restore from a replica or a backup"
             )));
         }
         self.counters.torn_tails_cut += u64::from(matches!(reader.tail(), Tail::Torn { .. }));
         self.kv.write(&ops, last)?;
         self.write_deferred(&mut deferred)?;
-        // Believed records may never have been synced: a crash may have come between.
         let files = self.data.iter().map(|d| d.file.mask()).fold(0, |a, b| a | b);
         run(self.ring, IoOp::Sync { files })?;
         self.counters.syncs += 1;

@@ -88,10 +88,9 @@ impl Planner<'_> {
     fn write_blocks(&mut self, nid: u64, blocks: Vec<NewBlock>, in_place: bool) -> Result<(), Stop> {
         let mut direct = Vec::with_capacity(blocks.len());
         for new in blocks {
-            if in_place && self.overwrite(nid, &new)? {
-                continue;
+            if !self.rewrite(nid, &new)? && !(in_place && self.overwrite(nid, &new)?) {
+                direct.push(new);
             }
-            direct.push(new);
         }
         if direct.is_empty() {
             return Ok(());
@@ -106,6 +105,35 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Changes what this very transaction is about to write to a block, if it is: no second block
+    /// is needed for it.
+    fn rewrite(&mut self, nid: u64, new: &NewBlock) -> Result<bool, Stop> {
+        let Some(slot) = self.slot(nid, new.block)? else { return Ok(false) };
+        let Some((&first, piece)) = self.fresh.range(..=slot.place).next_back() else { return Ok(false) };
+        let (at, n) = ((slot.place - first) as usize, piece.crcs.len());
+        if at >= n || self.is_shared(slot)? {
+            return Ok(false);
+        }
+        let old = self.fresh.remove(&first).expect("found above");
+        let bytes = |from: usize, to: usize| old.data.slice(from * B as usize..to * B as usize);
+        let crc = crc32c::crc32c(new.data());
+        let parts = [
+            (0, bytes(0, at), old.crcs[..at].to_vec()),
+            (at, new.bytes(), vec![crc]),
+            (at + 1, bytes(at + 1, n), old.crcs[at + 1..].to_vec()),
+        ];
+        for (from, data, crcs) in parts {
+            if !crcs.is_empty() {
+                self.fresh.insert(first + from as u64, Fresh { data, crcs });
+            }
+        }
+        let (index, i) = split_block(new.block);
+        let mut chunk = self.take_chunk(nid, index)?;
+        chunk.slots[i] = Some(Slot { crc, shared: false, ..slot });
+        self.put_chunk(nid, index, chunk);
+        Ok(true)
+    }
+
     /// Overwrites one block in place, deferred, if that is allowed.
     fn overwrite(&mut self, nid: u64, new: &NewBlock) -> Result<bool, Stop> {
         let Some(slot) = self.slot(nid, new.block)? else { return Ok(false) };
@@ -113,7 +141,7 @@ impl Planner<'_> {
             self.cow_copies += 1;
             return Ok(false);
         }
-        let settled = !self.env.unsettled.contains(slot.place) && self.fresh(slot.place).is_none();
+        let settled = !self.env.unsettled.contains(slot.place);
         let room = (self.deferred.len() as u64 + 1) * B <= self.env.deferred_max;
         if !settled || !(room || self.deferred.contains_key(&slot.place)) {
             return Ok(false);
@@ -128,14 +156,14 @@ impl Planner<'_> {
 
     /// Maps consecutive data-space blocks `run` to `blocks` and writes them direct.
     fn write_run(&mut self, nid: u64, run: Run, blocks: &[NewBlock]) -> Result<(), Stop> {
-        let mut crc_of_crcs = 0;
+        let mut crcs = Vec::with_capacity(blocks.len());
         let mut at = 0;
         while at < blocks.len() {
             let (index, _) = split_block(blocks[at].block);
             let mut chunk = self.take_chunk(nid, index)?;
             while let Some(new) = blocks.get(at).filter(|n| split_block(n.block).0 == index) {
                 let crc = crc32c::crc32c(new.data());
-                crc_of_crcs = crc32c::crc32c_append(crc_of_crcs, &crc.to_le_bytes());
+                crcs.push(crc);
                 let place = run.place + at as u64;
                 let slot = Slot { place, crc, shared: false };
                 self.stored += 1;
@@ -146,13 +174,12 @@ impl Planner<'_> {
             }
             self.put_chunk(nid, index, chunk);
         }
-        self.data.push(DataRef { place: run.place, blocks: blocks.len() as u32, crc: crc_of_crcs });
-        self.write_pieces(run.place, blocks);
+        self.write_pieces(run.place, blocks, &crcs);
         Ok(())
     }
 
     /// One device write for each stretch of blocks that is one stretch of memory.
-    fn write_pieces(&mut self, place: u64, blocks: &[NewBlock]) {
+    fn write_pieces(&mut self, place: u64, blocks: &[NewBlock], crcs: &[u32]) {
         let mut at = 0;
         while at < blocks.len() {
             let first = &blocks[at];
@@ -162,16 +189,17 @@ impl Planner<'_> {
                 })
             };
             let n = (1..).find(|n| !follows(*n)).expect("the list of blocks ends");
-            let piece = first.source.slice(first.at..first.at + n * B as usize);
-            self.fresh.insert(place + at as u64, piece.clone());
-            self.writes.push((place + at as u64, piece));
+            let data = first.source.slice(first.at..first.at + n * B as usize);
+            self.fresh.insert(place + at as u64, Fresh { data, crcs: crcs[at..at + n].to_vec() });
             at += n;
         }
     }
 
     /// Contents of a block that this transaction writes direct.
     fn fresh(&self, place: u64) -> Option<Bytes> {
-        block_in(&self.fresh, place)
+        let (first, piece) = self.fresh.range(..=place).next_back()?;
+        let at = ((place - first) * B) as usize;
+        (at < piece.data.len()).then(|| piece.data.slice(at..at + B as usize))
     }
 
     /// Contents of a block as the transaction finds them, or zeros with a note that they must be
@@ -294,6 +322,22 @@ impl Planner<'_> {
         }
         Ok(())
     }
+}
+
+/// Checksums of direct writes for the log: one for each run of consecutive blocks.
+pub(super) fn refs(fresh: &BTreeMap<u64, Fresh>) -> Vec<DataRef> {
+    let mut refs: Vec<DataRef> = Vec::new();
+    for (place, f) in fresh {
+        let sum = |crc: u32| f.crcs.iter().fold(crc, |sum, c| crc32c::crc32c_append(sum, &c.to_le_bytes()));
+        match refs.last_mut() {
+            Some(r) if r.place + u64::from(r.blocks) == *place => {
+                r.crc = sum(r.crc);
+                r.blocks += f.crcs.len() as u32;
+            }
+            _ => refs.push(DataRef { place: *place, blocks: f.crcs.len() as u32, crc: sum(0) }),
+        }
+    }
+    refs
 }
 
 /// The contents of a block among pieces of whole blocks, by first block.

@@ -126,6 +126,14 @@ pub enum Outcome {
     Refused(Error),
 }
 
+/// Blocks written direct by one write.
+struct Fresh {
+    /// Whole blocks, aligned in memory.
+    data: Bytes,
+    /// Their checksums.
+    crcs: Vec<u32>,
+}
+
 /// Why planning stopped early.
 enum Stop {
     Refuse(Error),
@@ -171,11 +179,9 @@ struct Planner<'a> {
     /// Operations on collections and omaps, which are not gathered by key but keep their order.
     ops: Vec<KvOp>,
     next_id: Option<u64>,
-    writes: Vec<(u64, Bytes)>,
-    data: Vec<DataRef>,
     deferred: BTreeMap<u64, Bytes>,
     /// Direct writes of this very transaction, by their first block.
-    fresh: BTreeMap<u64, Bytes>,
+    fresh: BTreeMap<u64, Fresh>,
     taken: Vec<Run>,
     freed: Vec<Run>,
     needs: Vec<Slot>,
@@ -198,8 +204,6 @@ impl<'a> Planner<'a> {
             regions: BTreeMap::new(),
             ops: Vec::new(),
             next_id: None,
-            writes: Vec::new(),
-            data: Vec::new(),
             deferred: BTreeMap::new(),
             fresh: BTreeMap::new(),
             taken: Vec::new(),
@@ -452,11 +456,12 @@ impl<'a> Planner<'a> {
             }
             changes.ids = Some((next, reserved));
         }
+        let data = data::refs(&self.fresh);
         Plan {
             ops,
             changes,
-            writes: self.writes,
-            data: self.data,
+            writes: self.fresh.into_iter().map(|(place, f)| (place, f.data)).collect(),
+            data,
             deferred: self.deferred.into_iter().collect(),
             taken: self.taken,
             freed: self.freed,

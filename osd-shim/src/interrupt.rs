@@ -1,0 +1,106 @@
+//! Ctrl-C and its relatives: what is temporary or half made is removed, what can still give a
+//! result is asked to end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use lodestore_benches::Live;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::{Failure, code};
+
+/// What is removed on the way out.
+#[derive(Default)]
+struct State {
+    /// Directories to be removed with all they hold.
+    trees: Vec<PathBuf>,
+    /// Directories to be emptied.
+    contents: Vec<PathBuf>,
+    /// Whether a first signal only asks the job to stop.
+    graceful: bool,
+}
+
+impl State {
+    fn clean(&self) {
+        for dir in &self.contents {
+            for e in fs::read_dir(dir).into_iter().flatten().flatten() {
+                remove(&e.path());
+            }
+        }
+        self.trees.iter().for_each(|p| remove(p));
+    }
+}
+
+/// On the way out nothing can be done about what resists.
+fn remove(p: &Path) {
+    let _ = if p.is_dir() && !p.is_symlink() { fs::remove_dir_all(p) } else { fs::remove_file(p) };
+}
+
+/// Handles SIGINT, SIGTERM and SIGHUP from when it is made.
+#[derive(Clone)]
+pub struct Interrupt {
+    state: Arc<Mutex<State>>,
+    live: Arc<Live>,
+}
+
+impl Interrupt {
+    /// Starts to listen.
+    pub fn listen() -> Result<Self, Failure> {
+        let i = Interrupt { state: Arc::default(), live: Arc::default() };
+        let failed = |e: std::io::Error| Failure::other(format!("listening for signals: {e}"));
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+        let listener = i.clone();
+        let listen = move || {
+            for _ in signals.forever() {
+                // A second signal does not wait for the job any more.
+                let graceful = std::mem::take(&mut listener.lock().graceful);
+                listener.live.stop();
+                if !graceful {
+                    listener.lock().clean();
+                    std::process::exit(i32::from(code::INTERRUPTED));
+                }
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(listen).map_err(failed)?;
+        Ok(i)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a job shares with its watchers; stopped by the first signal.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// From now on a first signal asks the job to end and waits for its result.
+    pub fn be_graceful(&self) {
+        self.lock().graceful = true;
+    }
+
+    /// A directory that exists only for this process.
+    pub fn remove_tree(&self, dir: PathBuf) {
+        self.lock().trees.push(dir);
+    }
+
+    /// A file or directory that is being made: does nothing to one that holds something already.
+    pub fn remove_if_new(&self, path: &Path) {
+        let mut state = self.lock();
+        match fs::read_dir(path) {
+            Ok(mut entries) if entries.next().is_none() => state.contents.push(path.to_owned()),
+            Err(_) if !path.exists() => state.trees.push(path.to_owned()),
+            _ => {}
+        }
+    }
+
+    /// What was being made is complete, or was removed.
+    pub fn keep(&self) {
+        let mut state = self.lock();
+        state.trees.clear();
+        state.contents.clear();
+    }
+}
