@@ -44,8 +44,8 @@ pub struct Layout {
     pub data: Vec<u64>,
     /// The log, its two header blocks included.
     pub log: u64,
-    /// One segment of the log; a record (metadata and deferred payload of one transaction) is at
-    /// most half of it.
+    /// One segment of the log; a record (metadata and deferred payload of one transaction) fits
+    /// into one, and its deferred payload into half of it. At most 64 MiB.
     pub segment: u64,
     /// How much of the data space is pre-written when the store is made; the rest follows in the
     /// background, ahead of need.

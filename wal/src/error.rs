@@ -43,7 +43,7 @@ pub enum WalError {
     /// The log is damaged where a crash cannot have damaged it. It is left untouched.
     #[error(
         "{file} is damaged at offset {offset}: {what}. The log is left untouched as evidence. \
-         Restore this store from a replica or a backup, or run fsck to see what is left"
+         Restore this store from a replica or a backup"
     )]
     Damaged {
         /// The file.

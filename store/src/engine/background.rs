@@ -80,10 +80,10 @@ impl Engine {
         }
     }
 
-    /// Asks that everything applied so far be flushed to tables and written in place, and the log
+    /// Asks that everything acknowledged so far be flushed to tables and written in place, and the log
     /// trimmed past it.
     pub fn request_trim(&mut self) {
-        self.trim_goal = self.trim_goal.max(self.applied);
+        self.trim_goal = self.trim_goal.max(self.acked);
     }
 
     /// Whether a trim is wanted and not durable yet.
@@ -96,9 +96,9 @@ impl Engine {
         self.flushed
     }
 
-    /// Highest LSN in the key-value store.
-    pub fn applied_lsn(&self) -> Lsn {
-        self.applied
+    /// Highest LSN acknowledged.
+    pub fn acked_lsn(&self) -> Lsn {
+        self.acked
     }
 
     pub(super) fn background(&mut self) {
@@ -117,7 +117,7 @@ impl Engine {
 
     /// Starts whatever the wanted trim still lacks.
     fn help_trim(&mut self) {
-        if self.flushed < self.trim_goal && !self.flushing {
+        if self.flushed < self.trim_goal && self.flushed < self.applied && !self.flushing {
             self.flushing = true;
             self.counters.kv_flushes += 1;
             self.jobs.push_back(Job { kv: self.kv.clone(), upto: self.applied });

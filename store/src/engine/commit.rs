@@ -492,7 +492,6 @@ impl Engine {
         let mut ops = Vec::with_capacity(2 * self.unapplied.len());
         self.unapplied.iter_mut().for_each(|t| ops.append(&mut t.ops));
         if let Err(e) = self.kv.write(&ops, last) {
-            // They stay where reads find them: acknowledged, durable in the log.
             self.poison(e.to_string());
             self.abandon_unapplied();
             return false;
@@ -505,10 +504,12 @@ impl Engine {
         true
     }
 
-    /// The key-value store takes no more: acknowledged changes stay in memory for readers.
+    /// The key-value store takes no more: what was acknowledged and is not in it cannot be read
+    /// before the next mount.
     fn abandon_unapplied(&mut self) {
-        self.kv_behind = true;
-        for t in std::mem::take(&mut self.unapplied) {
+        let unapplied = std::mem::take(&mut self.unapplied);
+        self.behind.extend(unapplied.iter().flat_map(|t| t.objects.clone()));
+        for t in unapplied {
             self.finished(t.seq, &t.objects);
         }
     }

@@ -122,8 +122,10 @@ pub struct FsckReport {
 #[derive(Default)]
 struct Found {
     report: FsckReport,
-    /// Object number to name.
-    names: HashMap<u64, (ObjectId, Onode)>,
+    /// Object number to name and size.
+    names: HashMap<u64, (ObjectId, u64)>,
+    /// Whether an object could not be decoded: then nobody knows what belongs to nothing.
+    unreadable: bool,
     omaps: HashSet<u64>,
     /// Owners of blocks that may be shared.
     owners: BTreeMap<u64, u32>,
@@ -135,7 +137,12 @@ impl Engine {
     /// makes it durable.
     pub fn fsck(&mut self, deep: bool, repair: bool) -> Result<FsckReport, Error> {
         let mut events = Vec::new();
-        self.settle(&mut events)?;
+        if let Some(reason) = self.poison.clone().filter(|_| repair) {
+            return Err(Error::Poisoned(reason));
+        }
+        if self.poison.is_none() {
+            self.settle(&mut events)?;
+        }
         let mut f = Found::default();
         self.check_onodes(&mut f)?;
         self.check_extents(&mut f, deep)?;
@@ -157,6 +164,7 @@ impl Engine {
                 Ok((_, oid)) => oid,
                 Err(e) => {
                     f.error(FsckError::Metadata { what: what(), why: e.to_string() });
+                    f.unreadable = true;
                     continue;
                 }
             };
@@ -165,14 +173,17 @@ impl Engine {
                 f.error(FsckError::Metadata { what: format!("object {oid}"), why: "belongs to no collection".into() });
             }
             match Onode::decode(&v) {
-                Err(e) => f.error(FsckError::Metadata { what: format!("object {oid}"), why: e.to_string() }),
+                Err(e) => {
+                    f.error(FsckError::Metadata { what: format!("object {oid}"), why: e.to_string() });
+                    f.unreadable = true;
+                }
                 Ok(o) => {
                     let twice = f.names.contains_key(&o.nid) || (o.omap != 0 && !f.omaps.insert(o.omap));
-                    if twice || o.nid >= self.meta.ids().1.max(self.meta.ids().0) {
+                    if twice || o.nid.max(o.omap) >= self.meta.ids().1.max(self.meta.ids().0) {
                         let why = format!("object number {} or omap number {} is used twice or was never given out", o.nid, o.omap);
                         f.error(FsckError::Metadata { what: format!("object {oid}"), why });
                     }
-                    f.names.insert(o.nid, (oid, o));
+                    f.names.insert(o.nid, (oid, o.size));
                 }
             }
         }
@@ -182,11 +193,13 @@ impl Engine {
     fn check_extents(&mut self, f: &mut Found, deep: bool) -> Result<(), Error> {
         let usable = self.alloc.usable();
         let mut seen = vec![0u64; usable.div_ceil(64) as usize];
+        // Of those, the ones whose owner does not know of any other.
+        let mut sole = seen.clone();
         let kv = self.kv.clone();
         for entry in kv.scan(Cf::Extent, &key::extent(0, 0), &key::extent(u64::MAX, u32::MAX)) {
             let (k, v) = entry?;
             let (nid, index) = key::parse_extent(&k)?;
-            let Some((oid, onode)) = f.names.get(&nid).cloned() else {
+            let Some((oid, size)) = f.names.get(&nid).cloned() else {
                 f.stray(Cf::Extent, k);
                 continue;
             };
@@ -206,8 +219,8 @@ impl Engine {
                     f.error(FsckError::Metadata { what: what(), why: format!("block {} is beyond the space", slot.place) });
                     continue;
                 }
-                if offset >= onode.size {
-                    f.error(FsckError::Metadata { what: what(), why: format!("lies behind the object's end at {}", onode.size) });
+                if offset >= size {
+                    f.error(FsckError::Metadata { what: what(), why: format!("lies behind the object's end at {size}") });
                 }
                 let (word, bit) = ((slot.place / 64) as usize, 1u64 << (slot.place % 64));
                 let again = seen[word] & bit != 0;
@@ -215,13 +228,16 @@ impl Engine {
                 if slot.shared {
                     *f.owners.entry(slot.place).or_insert(0) += 1;
                 }
-                if again && !slot.shared {
+                if !slot.shared {
+                    sole[word] |= bit;
+                }
+                if again && sole[word] & bit != 0 {
                     f.error(FsckError::DoubleUse { oid: oid.clone(), offset, place: self.place_name(slot.place) });
                 }
                 if self.alloc.is_free(slot.place) {
                     f.error(FsckError::UsedButFree { oid: oid.clone(), offset });
                 }
-                if deep && !again {
+                if deep {
                     f.report.blocks_read += 1;
                     if let Err(why) = self.check_block(slot.place, slot.crc) {
                         f.error(FsckError::Data { oid: oid.clone(), offset, why });
@@ -325,10 +341,18 @@ impl Engine {
 
     /// Writes the right reference counts, removes stray keys, and builds allocator and totals anew.
     fn repair(&mut self, f: &mut Found) -> Result<(), Error> {
+        let double = |e: &FsckError| matches!(e, FsckError::DoubleUse { .. });
+        if f.report.errors.iter().any(double) {
+            // Whose the blocks are is a guess, and so is every count of their owners.
+            return Ok(());
+        }
         let ops = std::mem::take(&mut f.repairs);
         self.kv.write(&ops, self.applied)?;
         self.kv.flush()?;
-        let space = mount::rebuild(&*self.kv, self.alloc.total(), self.alloc.usable())?;
+        let (space, damage) = mount::rebuild(&*self.kv, self.alloc.total(), self.alloc.usable())?;
+        if let Some(e) = damage {
+            return Err(e);
+        }
         (self.alloc, self.stored, self.objects) = (space.alloc, space.stored, space.objects);
         f.report.repaired = f.report.errors.iter().filter(|e| e.is_repairable()).count() as u64;
         Ok(())
@@ -341,6 +365,10 @@ impl Found {
     }
 
     fn stray(&mut self, cf: Cf, k: Vec<u8>) {
+        if self.unreadable {
+            let (what, why) = (format!("{} {}", cf.name(), k.escape_ascii()), "may belong to an object that cannot be read");
+            return self.error(FsckError::Metadata { what, why: why.into() });
+        }
         self.error(FsckError::Stray { key: format!("{} {}", cf.name(), k.escape_ascii()) });
         self.repairs.push(KvOp::Delete { cf, key: k });
     }

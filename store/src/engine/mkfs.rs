@@ -7,6 +7,7 @@ use lodestore_wal::LogGeometry;
 use super::Engine;
 use crate::config::Layout;
 use crate::error::Error;
+use crate::format::codec::VALUE_LEN_MAX;
 use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
 use crate::format::{BLOCK_LEN, key, small};
 
@@ -36,6 +37,12 @@ impl Engine {
         }
         let log = file(disk, LOG_FILE, layout.log)?;
         let superblock = file(disk, FILE, BLOCK_LEN)?;
+        let mut ids: Vec<FileId> = data.iter().map(|(f, _)| *f).chain([log, superblock]).collect();
+        ids.sort();
+        ids.dedup();
+        if ids.len() != data.len() + 2 {
+            return Err(Error::Invalid("the same file or device is given twice".into()));
+        }
         let mut ring = disk.ring(DEPTH)?;
         let ring = &mut *ring;
         let geometry = LogGeometry { segment_len: layout.segment };
@@ -45,7 +52,8 @@ impl Engine {
         let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
         run(ring, IoOp::Sync { files })?;
         let value = small::encode_u64(prewrite / BLOCK_LEN);
-        kv.write(&[KvOp::Put { cf: Cf::Meta, key: key::PREWRITTEN.to_vec(), value }], 0)?;
+        let put = |key: &[u8], value| KvOp::Put { cf: Cf::Meta, key: key.to_vec(), value };
+        kv.write(&[put(key::PREWRITTEN, value), put(key::UUID, small::encode_bytes(&uuid))], 0)?;
         kv.flush()?;
         let bytes = Superblock { uuid, layout: layout.clone() }.encode();
         let data = AlignedBuf::copy_of(&bytes).freeze();
@@ -70,6 +78,9 @@ fn check(layout: &Layout) -> Result<(), Error> {
     }
     if layout.segment < 4 * BLOCK_LEN || (layout.log.saturating_sub(2 * BLOCK_LEN)) / layout.segment < 4 {
         return invalid(format!("a log of {} bytes has no room for 4 segments of {}", layout.log, layout.segment));
+    }
+    if layout.segment as usize > VALUE_LEN_MAX {
+        return invalid(format!("segments of {} bytes: at most {VALUE_LEN_MAX} are possible", layout.segment));
     }
     Ok(())
 }

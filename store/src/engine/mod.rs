@@ -12,7 +12,7 @@ mod mount;
 mod read;
 mod umount;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -144,8 +144,9 @@ pub struct Engine {
     ledger: Ledger,
     counters: Counters,
     poison: Option<Arc<str>>,
-    /// Acknowledged changes did not get into the key-value store (a remount replays them).
-    kv_behind: bool,
+    /// Objects and collections with acknowledged changes that did not get into the key-value store
+    /// (a remount replays them).
+    behind: HashSet<Vec<u8>>,
     done: Vec<Done>,
 }
 
@@ -230,8 +231,7 @@ impl Engine {
             };
             let mut done = std::mem::take(&mut self.done);
             if let Err(e) = self.ring.reap(how, &mut done) {
-                self.poison(format!("the I/O ring failed: {e}"));
-                return;
+                return self.ring_failed(&e);
             }
             let nothing = done.is_empty() && !worked;
             may_wait &= nothing;
@@ -342,8 +342,14 @@ impl Engine {
         }
         self.push_backlog();
         if let Err(e) = self.ring.submit() {
-            self.poison(format!("the I/O ring failed: {e}"));
+            self.ring_failed(&e);
         }
+    }
+
+    fn ring_failed(&mut self, e: &lodestore_aio::IoError) {
+        self.poison(format!("the I/O ring failed: {e}"));
+        self.backlog.clear();
+        self.fail_reads(&self.poison.clone().expect("set above"));
     }
 
     fn push_backlog(&mut self) {

@@ -55,6 +55,7 @@ impl Engine {
         // done because of it before it is durable: a power failure could take it back.
         let all = data.iter().map(|d| d.file.mask()).fold(log_file.mask(), |a, b| a | b);
         run(replay.ring, IoOp::Sync { files: all })?;
+        check_uuid(&*kv, superblock.uuid)?;
         let reader = Reader::open(replay.ring, log_file, superblock.uuid)?;
         let clean = reader.was_closed().then(|| reader.lsn_max());
         let (wal, last) = replay.run(reader)?;
@@ -68,13 +69,15 @@ impl Engine {
         if usable > total {
             return Err(damaged("pre-written space", format_args!("{usable} of {total} blocks")));
         }
-        let space = match load_snapshot(&*kv, clean, total, usable)? {
-            Some(s) => s,
+        let (space, damage) = match load_snapshot(&*kv, clean, total, usable)? {
+            Some(s) => (s, None),
             None => {
                 counters.allocator_rebuilds += 1;
                 rebuild(&*kv, total, usable)?
             }
         };
+        // With an extent map that cannot be read nobody knows which blocks are free.
+        let poison = damage.map(|e| Arc::from(format!("{e}: which blocks are free is not known")));
         let max_record = wal.record_len_max();
         let mut config = config;
         // Deferred contents must leave room for the metadata of the same record.
@@ -124,8 +127,8 @@ impl Engine {
             objects: space.objects,
             ledger,
             counters,
-            poison: None,
-            kv_behind: false,
+            poison,
+            behind: Default::default(),
             done: Vec::new(),
         })
     }
@@ -143,6 +146,15 @@ pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, Error> 
     let buf = AlignedBuf::zeroed(BLOCK_LEN as usize);
     let buf = run(&mut *ring, IoOp::Read { file, offset: 0, buf })?.expect("a read returns its buffer");
     Superblock::decode(&buf)
+}
+
+/// Refuses the key-value store of another store, which a link may lead to.
+fn check_uuid(kv: &dyn Kv, uuid: [u8; 16]) -> Result<(), Error> {
+    match kv.get(Cf::Meta, key::UUID)? {
+        Some(v) if small::decode_bytes(v.clone())? == uuid => Ok(()),
+        Some(_) => Err(Error::Mount("the key-value store belongs to another store; nothing was changed, check where 'kv' leads".into())),
+        None => Err(Error::Mount("the key-value store is that of no store; nothing was changed, check where 'kv' leads".into())),
+    }
 }
 
 fn open(disk: &mut dyn Disk, name: &str, len: u64) -> Result<lodestore_aio::FileId, Error> {
@@ -170,6 +182,13 @@ impl Replay<'_> {
         let mut markers = [0; CFS.len()];
         for cf in CFS {
             markers[cf as usize] = self.kv.marker(cf)?;
+        }
+        let ahead = markers.iter().max().copied().unwrap_or(0);
+        if ahead > reader.lsn_max() {
+            return Err(Error::Mount(format!(
+                "the key-value store has changes up to LSN {ahead}, the log ends at {}: its end was lost. Nothing was changed; restore from a replica or a backup",
+                reader.lsn_max()
+            )));
         }
         let replay_all = bugs::enabled(Bug::IgnoreMarkers);
         let mut last = reader.trim();
@@ -200,9 +219,10 @@ impl Replay<'_> {
                 deferred_bytes = 0;
             }
         }
-        if let Some(ahead) = markers.iter().max().filter(|m| **m > last) {
+        if ahead > last {
             return Err(Error::Mount(format!(
-                "the key-value store has changes up to LSN {ahead}, the log ends at {last}: its end was lost. Nothing was changed; restore from a replica or a backup"
+                "the key-value store has changes up to LSN {ahead}, the data of LSN {} in the log is damaged; restore from a replica or a backup",
+                last + 1
             )));
         }
         self.counters.torn_tails_cut += u64::from(matches!(reader.tail(), Tail::Torn { .. }));
@@ -301,12 +321,19 @@ fn load_snapshot(kv: &dyn Kv, clean: Option<Lsn>, total: u64, usable: u64) -> Re
     Ok(Some(Space { alloc, stored: head.stored, objects: head.objects }))
 }
 
-/// Walks every extent map.
-pub(super) fn rebuild(kv: &dyn Kv, total: u64, usable: u64) -> Result<Space, Error> {
+/// Walks every extent map. With the space returns the first one that could not be read.
+pub(super) fn rebuild(kv: &dyn Kv, total: u64, usable: u64) -> Result<(Space, Option<Error>), Error> {
+    let mut damage = None;
     let mut alloc = Allocator::new(total, usable);
     let mut stored = 0;
     for entry in kv.scan(Cf::Extent, &key::extent(0, 0), &key::extent(u64::MAX, u32::MAX)) {
-        let chunk = Chunk::decode(&entry?.1)?;
+        let chunk = match Chunk::decode(&entry?.1) {
+            Ok(c) => c,
+            Err(e) => {
+                damage = damage.or(Some(e));
+                continue;
+            }
+        };
         for slot in chunk.slots.iter().flatten() {
             // A block met again is shared, or used twice: fsck tells which.
             alloc.take(slot.place);
@@ -318,5 +345,5 @@ pub(super) fn rebuild(kv: &dyn Kv, total: u64, usable: u64) -> Result<Space, Err
         entry?;
         objects += 1;
     }
-    Ok(Space { alloc, stored, objects })
+    Ok((Space { alloc, stored, objects }, damage))
 }

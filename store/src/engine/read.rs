@@ -81,15 +81,18 @@ impl Engine {
             }
             return self.run_read(seq);
         };
-        for k in [key::onode(c, oid), key::collection(c)] {
-            if let Some(f) = self.flights.get_mut(&k)
-                && f.txns.front().is_some_and(|s| *s < seq)
-            {
-                f.reads.push_back(seq);
-                return;
+        let keys = [key::onode(c, oid), key::collection(c)];
+        let earlier = |f: &Flight| f.txns.front().is_some_and(|s| *s < seq);
+        if !keys.iter().any(|k| self.flights.get(k).is_some_and(earlier)) {
+            return self.run_read(seq);
+        }
+        // It waits under both, whichever holds it up: later transactions on either wait for it.
+        for k in keys {
+            let reads = &mut self.flights.entry(k).or_default().reads;
+            if let Err(i) = reads.binary_search(&seq) {
+                reads.insert(i, seq);
             }
         }
-        self.run_read(seq);
     }
 
     /// Whether a read submitted before transaction `seq` still waits for one of its objects.
@@ -102,13 +105,19 @@ impl Engine {
     pub(super) fn release_reads_of(&mut self, objects: &[Vec<u8>]) {
         let mut ready = Vec::new();
         for k in objects {
-            let Some(f) = self.flights.get_mut(k) else { continue };
+            let Some(f) = self.flights.get(k) else { continue };
             let first = f.txns.front().copied().unwrap_or(u64::MAX);
-            while let Some(read) = f.reads.pop_front_if(|seq| *seq < first) {
-                ready.push(read);
-            }
-            if f.txns.is_empty() && f.reads.is_empty() {
-                self.flights.remove(k);
+            ready.extend(f.reads.iter().take_while(|seq| **seq < first).copied());
+        }
+        for seq in &ready {
+            let Some((c, oid)) = self.reads.get(seq).and_then(|r| object_of(&r.read)) else { continue };
+            for k in [key::onode(c, oid), key::collection(c)] {
+                if let Some(f) = self.flights.get_mut(&k) {
+                    f.reads.retain(|s| s != seq);
+                    if f.txns.is_empty() && f.reads.is_empty() {
+                        self.flights.remove(&k);
+                    }
+                }
             }
         }
         self.run_ready(ready);
@@ -126,6 +135,7 @@ impl Engine {
             ready.push(read);
         }
         ready.sort_unstable();
+        ready.dedup();
         ready.into_iter().for_each(|r| self.run_or_wait(r));
     }
 
@@ -134,9 +144,7 @@ impl Engine {
         let mut r = self.reads.remove(&id).expect("a read waits once");
         let answer = match r.read.clone() {
             // After a failure in the middle of applying, these would miss acknowledged changes.
-            Read::OmapHeader(..) | Read::OmapValues(..) | Read::Omap(..) | Read::List(..) | Read::Collections if self.kv_behind => {
-                Err(Error::Poisoned(self.poison.clone().expect("it failed")))
-            }
+            ref read if self.is_behind(read) => Err(Error::Poisoned(self.poison.clone().expect("it failed"))),
             Read::Data(c, oid, ranges) => match self.begin_data(&mut r, c, &oid, &ranges) {
                 Ok(()) if r.left > 0 => {
                     self.issue(id, &mut r);
@@ -163,6 +171,24 @@ impl Engine {
             Read::StatFs => Ok(Answer::Space(self.statfs())),
         };
         self.events.push(Event::Answered { token: r.token, result: answer });
+    }
+
+    /// Whether an answer would lack acknowledged changes that the key-value store did not take.
+    fn is_behind(&self, read: &Read) -> bool {
+        match object_of(read) {
+            Some((c, oid)) => [key::onode(c, oid), key::collection(c)].iter().any(|k| self.behind.contains(k)),
+            None => !self.behind.is_empty(),
+        }
+    }
+
+    /// After a failure of the ring: whoever waits for it is told.
+    pub(super) fn fail_reads(&mut self, reason: &std::sync::Arc<str>) {
+        self.read_ios.clear();
+        for (_, r) in std::mem::take(&mut self.reads) {
+            self.events.push(Event::Answered { token: r.token, result: Err(Error::Poisoned(reason.clone())) });
+        }
+        self.flights.values_mut().for_each(|f| f.reads.clear());
+        self.barriers.clear();
     }
 
     /// The onode of an object that must exist.
@@ -421,7 +447,8 @@ impl Engine {
     }
 
     pub(super) fn read_done(&mut self, io: u64, d: Done) {
-        let (id, n) = self.read_ios.remove(&io).expect("a read is answered once");
+        // After a failure of the ring its reads were answered already.
+        let Some((id, n)) = self.read_ios.remove(&io) else { return };
         let r = self.reads.get_mut(&id).expect("a read waits for all its pieces");
         r.left -= 1;
         let oid = object_of(&r.read).map(|(_, oid)| oid.clone()).expect("data belongs to an object");

@@ -71,6 +71,8 @@ impl Engine {
         let head = Head { lsn: self.wal.last_durable(), parts: parts.len() as u32, objects: self.objects, stored: self.stored, used };
         let put = |part: usize, value: Vec<u8>| KvOp::Put { cf: Cf::Meta, key: key::snapshot(part as u32), value };
         let mut ops = vec![put(0, head.encode())];
+        // Those of an earlier, larger snapshot.
+        ops.push(KvOp::DeleteRange { cf: Cf::Meta, from: key::snapshot(head.parts + 1), to: key::snapshot(u32::MAX) });
         ops.extend(parts.into_iter().enumerate().map(|(i, value)| put(i + 1, value)));
         Ok(self.kv.write(&ops, self.wal.last_durable())?)
     }

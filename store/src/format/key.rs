@@ -13,6 +13,9 @@ pub const NEXT_ID: &[u8] = b"N";
 /// Key of the number of pre-written blocks in `Meta`.
 pub const PREWRITTEN: &[u8] = b"W";
 
+/// Key of the store's identity in `Meta`.
+pub const UUID: &[u8] = b"U";
+
 /// Ends an escaped string: sorts below an escaped zero and below every other byte.
 const END: [u8; 2] = [0x00, 0x01];
 /// Stands for a zero byte inside an escaped string.

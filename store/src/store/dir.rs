@@ -262,7 +262,11 @@ pub fn mount_engine(dir: &Path, o: &MountOptions) -> Result<(Engine, MountGuard)
 /// Mounts, checks and unmounts the store in `dir`.
 pub(super) fn fsck(dir: &Path, o: &MountOptions, deep: bool, repair: bool) -> Result<FsckReport, Error> {
     let mut m = mount(dir, o)?;
+    let poisoned = m.engine.poisoned().is_some();
     let report = m.engine.fsck(deep, repair)?;
-    m.engine.umount().1?;
-    Ok(report)
+    match m.engine.umount().1 {
+        Err(e) if !poisoned => Err(e),
+        // One that could only be read is left as it was; the report says why.
+        _ => Ok(report),
+    }
 }

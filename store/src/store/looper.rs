@@ -130,7 +130,7 @@ impl Loop {
             Request::Flush(reply) => {
                 let engine = &mut self.mounted.engine;
                 engine.request_trim();
-                self.flushes.push((engine.applied_lsn(), reply));
+                self.flushes.push((engine.acked_lsn(), reply));
             }
             Request::Job(done) => self.mounted.engine.job_done(done),
             Request::Umount(_) => unreachable!("handled by the loop"),
