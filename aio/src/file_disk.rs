@@ -85,7 +85,9 @@ impl FileDisk {
         let mut how = OpenOptions::new();
         how.read(true).write(true);
         let direct = if self.options.direct { libc::O_DIRECT } else { 0 };
-        how.custom_flags(direct);
+        // On a block device O_EXCL refuses one that is mounted, or that another store uses.
+        let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
+        how.custom_flags(direct | exclusive);
         let what = if self.options.direct { OPEN_DIRECT } else { "open" };
         let reason = |e: io::Error| io_error(if e.raw_os_error() == Some(libc::EINVAL) { what } else { "open" }, name, &e);
         let file = how.open(&path).map_err(reason)?;

@@ -235,4 +235,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn golden_bytes_of_keys() {
+        let c = CollectionId::new(0x0102, 3);
+        assert_eq!(collection(c), b"C\0\0\0\0\0\0\x01\x02\0\0\0\x03");
+        assert_eq!(parse_collection(&collection(c)).unwrap(), c);
+        let mut o = ObjectId::new("a\0b").with_hash(1);
+        (o.nspace, o.snap) = (b"n".to_vec(), 5);
+        assert_eq!(onode(c, &o), b"\0\0\0\0\0\0\x01\x02\x80\0\0\0n\0\x01\0\x01a\0\xffb\0\x01\0\0\0\0\0\0\0\x05");
+        assert_eq!(extent(1, 2), b"\0\0\0\0\0\0\0\x01\0\0\0\x02");
+        assert_eq!(omap(1, b"k"), b"\0\0\0\0\0\0\0\x01\x01k");
+        assert_eq!(omap_header(1), b"\0\0\0\0\0\0\0\x01\0");
+        assert_eq!(shared(1), b"\0\0\0\0\0\0\0\x01");
+        assert_eq!(snapshot(1), b"A\0\0\0\x01");
+    }
 }

@@ -51,3 +51,21 @@ pub fn decode_bytes(mut bytes: Vec<u8>) -> Result<Vec<u8>, Error> {
         _ => Err(damaged("omap value", "version is not known here")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_small_values() {
+        assert_eq!(encode_u64(0x0102_0304), [1, 4, 3, 2, 1, 0, 0, 0, 0]);
+        assert_eq!(decode_u64("n", &encode_u64(7)).unwrap(), 7);
+        assert_eq!(encode_bits(3), [1, 3]);
+        assert_eq!(decode_bits(&[1, 32]).unwrap(), 32);
+        assert!(decode_bits(&[1, 33]).is_err() && decode_bits(&[2, 3]).is_err());
+        assert_eq!(encode_bytes(b"ab"), [1, b'a', b'b']);
+        assert_eq!(decode_bytes(vec![1]).unwrap(), b"");
+        assert!(decode_bytes(vec![]).is_err() && decode_bytes(vec![2, 0]).is_err());
+        assert!(decode_u64("n", &[1, 2]).is_err());
+    }
+}

@@ -57,3 +57,19 @@ fn body(bytes: &[u8]) -> Result<&[u8], Error> {
         _ => Err(damaged("allocator snapshot", "version is not known here")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden_bytes_of_a_snapshot() {
+        let head = Head { lsn: 300, parts: 1, objects: 2, stored: 3, used: 4 };
+        assert_eq!(head.encode(), [1, 0xfb, 0x2c, 0x01, 1, 2, 3, 4]);
+        assert_eq!(Head::decode(&head.encode()).unwrap(), head);
+        let runs = vec![(0, 5), (300, 1)];
+        assert_eq!(encode_runs(&runs), [1, 2, 0, 5, 0xfb, 0x2c, 0x01, 1]);
+        assert_eq!(decode_runs(&encode_runs(&runs)).unwrap(), runs);
+        assert!(Head::decode(&[2, 0, 0, 0, 0, 0]).is_err() && decode_runs(&[]).is_err());
+    }
+}

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lodestore_aio::{Disk, Engine as IoEngine, FileDisk, FileDiskOptions};
+use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, SyncMode};
 use lodestore_kv::{Kv, RocksConfig, RocksKv};
 
 use crate::config::{EngineConfig, Layout};
@@ -56,6 +56,8 @@ impl Default for MkfsOptions {
 pub struct MountOptions {
     /// How files are read and written.
     pub engine: IoEngine,
+    /// How libaio flushes.
+    pub sync_mode: SyncMode,
     /// Choices of the engine.
     pub config: EngineConfig,
     /// Choices of the key-value store.
@@ -157,8 +159,8 @@ fn make(dir: &Path, o: &MkfsOptions, layout: &Layout, made: &mut Made, progress:
         fs::create_dir_all(p).map_err(|e| place(p, e))?;
         symlink(absolute(p)?, dir.join(KV_DIR)).map_err(|e| place(p, e))?;
     }
-    let mut disk = open_disk(dir, o.engine);
-    let kv = RocksKv::create(&dir.join(KV_DIR), &RocksConfig::default())?;
+    let mut disk = open_disk(dir, o.engine, SyncMode::default());
+    let kv = RocksKv::create(&dir.join(KV_DIR), &kv_config(RocksConfig::default(), dir, o.engine))?;
     Engine::mkfs(&mut disk, &kv, layout, rand::random(), progress)?;
     File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place(dir, e))
 }
@@ -172,7 +174,7 @@ fn link(target: &Path, link: &Path, len: u64, engine: IoEngine, made: &mut Made)
         let (parent, name) = (target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), target.file_name());
         let name = name.and_then(|n| n.to_str()).ok_or_else(|| Error::Mount(format!("{} is no name for a file", target.display())))?;
         made.0.push(target.to_path_buf());
-        open_disk(parent, engine).create(name, len)?;
+        open_disk(parent, engine, SyncMode::default()).create(name, len)?;
     }
     symlink(absolute(target)?, link).map_err(|e| place(link, e))
 }
@@ -190,11 +192,19 @@ fn device_len(p: &Path) -> Result<u64, Error> {
     File::open(p).and_then(|mut f| f.seek(SeekFrom::End(0))).map_err(|e| place(p, e))
 }
 
-fn open_disk(dir: &Path, engine: IoEngine) -> FileDisk {
+fn open_disk(dir: &Path, engine: IoEngine, sync_mode: SyncMode) -> FileDisk {
     // libaio without O_DIRECT would block in every submission; the others can do without, where the
     // file system has none.
     let direct = engine == IoEngine::Libaio || has_direct(dir);
-    FileDisk::new(dir, FileDiskOptions { engine, direct, ..Default::default() })
+    FileDisk::new(dir, FileDiskOptions { engine, sync_mode, direct, ..Default::default() })
+}
+
+/// The key-value store's choices, without O_DIRECT where the engine does without it.
+fn kv_config(mut c: RocksConfig, dir: &Path, engine: IoEngine) -> RocksConfig {
+    if engine != IoEngine::Libaio && !has_direct(dir) {
+        (c.direct_flush, c.direct_reads) = (false, false);
+    }
+    c
 }
 
 /// Whether the file system of `dir`, which has a lock file by now, has O_DIRECT.
@@ -228,6 +238,9 @@ pub(super) struct Mounted {
 
 /// Mounts the store in `dir`.
 pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
+    if o.config.depth == 0 || o.config.depth > DEPTH_MAX {
+        return Err(Error::Invalid(format!("{} I/Os in flight: 1 to {DEPTH_MAX} are possible", o.config.depth)));
+    }
     if !dir.join(superblock::FILE).exists() {
         let why = match fs::metadata(dir) {
             Err(e) => e.to_string(),
@@ -238,10 +251,10 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
     }
     let lock = lock(dir)?;
     // Before anything is opened that a newer format may have laid out otherwise.
-    let mut disk = open_disk(dir, o.engine);
+    let mut disk = open_disk(dir, o.engine, o.sync_mode);
     crate::engine::check_superblock(&mut disk)?;
-    let kv = Arc::new(RocksKv::open(&dir.join(KV_DIR), &o.kv)?);
-    let disk = Box::new(open_disk(dir, o.engine));
+    let kv = Arc::new(RocksKv::open(&dir.join(KV_DIR), &kv_config(o.kv.clone(), dir, o.engine))?);
+    let disk = Box::new(open_disk(dir, o.engine, o.sync_mode));
     let engine = Engine::mount(disk, kv.clone() as Arc<dyn Kv>, o.config.clone())?;
     Ok(Mounted { engine, kv, lock })
 }
