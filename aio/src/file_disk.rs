@@ -89,9 +89,11 @@ impl FileDisk {
         let exclusive = if kind.is_block_device() { libc::O_EXCL } else { 0 };
         how.custom_flags(direct | exclusive);
         let what = if self.options.direct { OPEN_DIRECT } else { "open" };
-        let reason = |e: io::Error| io_error(if e.raw_os_error() == Some(libc::EINVAL) { what } else { "open" }, name, &e);
+        let reason =
+            |e: io::Error| io_error(if e.raw_os_error() == Some(libc::EINVAL) { what } else { "open" }, name, &e);
         let file = how.open(&path).map_err(reason)?;
-        let file = OpenFile::new(file, name.to_owned(), self.options.direct, !self.options.flush_each).map_err(error("open"))?;
+        let file = OpenFile::new(file, name.to_owned(), self.options.direct, !self.options.flush_each)
+            .map_err(error("open"))?;
         if let Some(known) = self.files.iter().position(|f| f.identity() == file.identity()) {
             return Ok(FileId(known as u8));
         }
@@ -110,7 +112,8 @@ impl Disk for FileDisk {
         let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(error)?;
         // Made without O_DIRECT and opened again with it: where O_DIRECT is refused, a file made
         // with it may be left behind. Nothing is written through this descriptor.
-        let made = reserve(&file, len).and_then(|()| file.sync_all()).and_then(|()| sync_directory_of(&path)).map_err(error);
+        let made =
+            reserve(&file, len).and_then(|()| file.sync_all()).and_then(|()| sync_directory_of(&path)).map_err(error);
         drop(file);
         let opened = made.and_then(|()| self.open_path(name));
         if opened.is_err() {
@@ -134,8 +137,12 @@ impl Disk for FileDisk {
         let files = self.file_set();
         let name = self.dir.display().to_string();
         Ok(match self.options.engine {
-            Engine::Libaio => Box::new(LibaioRing::new(files, depth, self.options.sync_mode).map_err(|e| io_error("io_setup", &name, &e))?),
-            Engine::Threads(n) => Box::new(ThreadRing::new(files, depth, n).map_err(|e| io_error("eventfd", &name, &e))?),
+            Engine::Libaio => Box::new(
+                LibaioRing::new(files, depth, self.options.sync_mode).map_err(|e| io_error("io_setup", &name, &e))?,
+            ),
+            Engine::Threads(n) => {
+                Box::new(ThreadRing::new(files, depth, n).map_err(|e| io_error("eventfd", &name, &e))?)
+            }
             Engine::Sync => Box::new(SyncRing::new(files, depth)),
         })
     }
@@ -216,7 +223,8 @@ mod tests {
             }
         }
         for engine in [Engine::Threads(2), Engine::Sync] {
-            if let Some((Flush::Device(_), counts)) = syncs_of(FileDiskOptions { engine, ..FileDiskOptions::default() }) {
+            if let Some((Flush::Device(_), counts)) = syncs_of(FileDiskOptions { engine, ..FileDiskOptions::default() })
+            {
                 assert_eq!(counts, [2, 1, 2], "{engine}");
             }
         }

@@ -80,7 +80,14 @@ impl FileSet {
         IoError { what: "sync", file: self.name(file), offset: 0, len: 0, errno }
     }
 
-    pub(crate) fn transfer_error(&self, what: &'static str, file: FileId, offset: u64, len: usize, errno: i32) -> IoError {
+    pub(crate) fn transfer_error(
+        &self,
+        what: &'static str,
+        file: FileId,
+        offset: u64,
+        len: usize,
+        errno: i32,
+    ) -> IoError {
         IoError { what, file: self.name(file), offset, len: len as u64, errno }
     }
 }

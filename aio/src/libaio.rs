@@ -132,7 +132,12 @@ impl<K: Kernel> LibaioRing<K> {
             slots: (0..depth).map(|_| Slot { token: 0, held: Held::Nothing }).collect(),
             free: (0..depth as u32).rev().collect(),
             iocbs: (0..all as u64)
-                .map(|i| iocb { aio_data: i, aio_flags: IOCB_FLAG_RESFD, aio_resfd: event.raw() as u32, ..iocb::default() })
+                .map(|i| iocb {
+                    aio_data: i,
+                    aio_flags: IOCB_FLAG_RESFD,
+                    aio_resfd: event.raw() as u32,
+                    ..iocb::default()
+                })
                 .collect(),
             uses: (0..all as u32).map(|slot| Use { slot, file: FileId(0), mark: 0 }).collect(),
             spare: (depth as u32..all as u32).collect(),
@@ -157,7 +162,15 @@ impl<K: Kernel> LibaioRing<K> {
             }
             Held::Write { file, offset, data, dsync, transfer } => {
                 let flags = if *dsync { RWF_DSYNC } else { 0 };
-                (IOCB_CMD_PWRITE, flags, *file, *offset, data.as_ptr().expose_provenance(), data.len(), transfer.start())
+                (
+                    IOCB_CMD_PWRITE,
+                    flags,
+                    *file,
+                    *offset,
+                    data.as_ptr().expose_provenance(),
+                    data.len(),
+                    transfer.start(),
+                )
             }
             Held::Nothing | Held::Sync { .. } | Held::Parts { .. } => unreachable!("slot {slot} holds no transfer"),
         };
@@ -206,7 +219,9 @@ impl<K: Kernel> LibaioRing<K> {
 
     /// Stages the fdatasync of the next file of a sync in the given iocb.
     fn stage_part(&mut self, slot: u32, i: u32) {
-        let Held::Parts { rest, out, .. } = &mut self.slots[slot as usize].held else { unreachable!("slot {slot} holds no sync") };
+        let Held::Parts { rest, out, .. } = &mut self.slots[slot as usize].held else {
+            unreachable!("slot {slot} holds no sync")
+        };
         let file = in_mask(*rest).next().expect("a file is left");
         *rest &= !file.mask();
         *out += 1;
@@ -251,7 +266,13 @@ impl<K: Kernel> LibaioRing<K> {
                     if tries == SUBMIT_TRIES_MAX {
                         self.staged.drain(..at);
                         let file = self.files.name(FileId(0));
-                        return Err(IoError { what: "submit", file, offset: 0, len: 0, errno: taken.err().unwrap_or(libc::EAGAIN) });
+                        return Err(IoError {
+                            what: "submit",
+                            file,
+                            offset: 0,
+                            len: 0,
+                            errno: taken.err().unwrap_or(libc::EAGAIN),
+                        });
                     }
                     std::thread::sleep(SUBMIT_PAUSE);
                 }
@@ -285,7 +306,13 @@ impl<K: Kernel> LibaioRing<K> {
             }
         });
         self.events = events;
-        result.map_err(|errno| IoError { what: "io_getevents", file: self.files.name(FileId(0)), offset: 0, len: 0, errno })
+        result.map_err(|errno| IoError {
+            what: "io_getevents",
+            file: self.files.name(FileId(0)),
+            offset: 0,
+            len: 0,
+            errno,
+        })
     }
 
     /// The kernel is done with an iocb: complete the request, or stage what is left of it.
@@ -293,7 +320,9 @@ impl<K: Kernel> LibaioRing<K> {
         let slot = self.uses[i as usize].slot;
         let (step, error) = match &mut self.slots[slot as usize].held {
             Held::Read { file, offset, buf, transfer } => (transfer.step(result), ("read", *file, *offset, buf.len())),
-            Held::Write { file, offset, data, transfer, .. } => (transfer.step(result), ("write", *file, *offset, data.len())),
+            Held::Write { file, offset, data, transfer, .. } => {
+                (transfer.step(result), ("write", *file, *offset, data.len()))
+            }
             Held::Parts { .. } => return self.finish_part(slot, i, result),
             Held::Nothing | Held::Sync { .. } => panic!("the kernel completed iocb {i}, which it was not given"),
         };
@@ -314,7 +343,9 @@ impl<K: Kernel> LibaioRing<K> {
         if failure.is_none() {
             self.files.get(file).sync_done(mark);
         }
-        let Held::Parts { rest, out, error } = &mut self.slots[slot as usize].held else { unreachable!("slot {slot} holds no sync") };
+        let Held::Parts { rest, out, error } = &mut self.slots[slot as usize].held else {
+            unreachable!("slot {slot} holds no sync")
+        };
         *out -= 1;
         if error.is_none() {
             *error = failure;

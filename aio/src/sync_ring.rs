@@ -49,7 +49,9 @@ impl Ring for SyncRing {
                     let result = posix::read(&self.files, file, offset, &mut buf);
                     (Some(buf), result)
                 }
-                IoOp::Write { file, offset, data, dsync } => (None, posix::write(&self.files, file, offset, &data, dsync)),
+                IoOp::Write { file, offset, data, dsync } => {
+                    (None, posix::write(&self.files, file, offset, &data, dsync))
+                }
                 IoOp::Sync { files } => (None, self.flusher.flush(files)),
             };
             self.ready.push(Done { token, buf, result });

@@ -79,7 +79,8 @@ impl ThreadRing {
         let left = AtomicUsize::new(targets.count_ones() as usize);
         let parts = Arc::new(Parts { token, left, error: Mutex::new(None) });
         for file in in_mask(targets) {
-            let (files, call, parts, reply) = (self.files.clone(), Arc::clone(&self.sync_call), Arc::clone(&parts), self.reply());
+            let (files, call, parts, reply) =
+                (self.files.clone(), Arc::clone(&self.sync_call), Arc::clone(&parts), self.reply());
             self.pool.execute(move || {
                 let result = files.sync(file, &call);
                 let mut error = parts.error.lock().unwrap_or_else(PoisonError::into_inner);

@@ -48,14 +48,8 @@ mod tests {
 
     #[test]
     fn marker_has_its_golden_bytes() {
-        assert_eq!(
-            encode_marker(0x0102_0304_0506_0708),
-            [1, 8, 7, 6, 5, 4, 3, 2, 1]
-        );
-        assert_eq!(
-            decode_marker(Cf::Omap, Some(&encode_marker(u64::MAX))),
-            Ok(u64::MAX)
-        );
+        assert_eq!(encode_marker(0x0102_0304_0506_0708), [1, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(decode_marker(Cf::Omap, Some(&encode_marker(u64::MAX))), Ok(u64::MAX));
         assert_eq!(decode_marker(Cf::Omap, None), Ok(0));
     }
 

@@ -34,10 +34,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     fn empty() -> Snapshot {
-        Snapshot {
-            map: Map::new_sync(),
-            bytes: 0,
-        }
+        Snapshot { map: Map::new_sync(), bytes: 0 }
     }
 
     /// The LSN it stands for.
@@ -49,9 +46,7 @@ impl Snapshot {
 
     /// Entries in order, without the marker.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.map
-            .range::<[u8], _>((Bound::Included(FIRST_KEY), Bound::Unbounded))
-            .map(|(k, v)| (&k[..], &v[..]))
+        self.map.range::<[u8], _>((Bound::Included(FIRST_KEY), Bound::Unbounded)).map(|(k, v)| (&k[..], &v[..]))
     }
 
     fn put(&mut self, key: &[u8], value: &[u8]) {
@@ -69,10 +64,7 @@ impl Snapshot {
 
     fn remove_range(&mut self, from: &[u8], to: &[u8]) {
         let from = if from == MARKER_KEY { FIRST_KEY } else { from };
-        while let Some(key) = self
-            .first_in(Bound::Included(from), to)
-            .map(|(k, _)| k.clone())
-        {
+        while let Some(key) = self.first_in(Bound::Included(from), to).map(|(k, _)| k.clone()) {
             self.remove(&key);
         }
     }
@@ -84,9 +76,7 @@ impl Snapshot {
         if l >= upper {
             return None;
         }
-        self.map
-            .range::<[u8], _>((lower, Bound::Excluded(upper)))
-            .next()
+        self.map.range::<[u8], _>((lower, Bound::Excluded(upper))).next()
     }
 }
 
@@ -168,36 +158,19 @@ impl MemKv {
     /// A store with these contents, all of them durable.
     pub fn from_snapshots(by_cf: [Snapshot; 5]) -> MemKv {
         let families = by_cf.map(|s| Family {
-            stats: CfStats {
-                table_bytes: s.bytes,
-                ..CfStats::default()
-            },
+            stats: CfStats { table_bytes: s.bytes, ..CfStats::default() },
             history: VecDeque::from([s]),
             dirty_bytes: 0,
         });
-        let state = State {
-            families,
-            writes_left: None,
-            flushes_left: None,
-            failed: None,
-        };
-        MemKv {
-            state: RwLock::new(state),
-            block_every: AtomicU64::new(0),
-            cached_lookups: AtomicU64::new(0),
-        }
+        let state = State { families, writes_left: None, flushes_left: None, failed: None };
+        MemKv { state: RwLock::new(state), block_every: AtomicU64::new(0), cached_lookups: AtomicU64::new(0) }
     }
 
     /// Everything a crash now may leave. Takes time and memory by the number of writes since the
     /// last flush, not by what the store holds.
     pub fn image(&self) -> KvImage {
         let state = self.read();
-        KvImage {
-            by_cf: state
-                .families
-                .each_ref()
-                .map(|f| f.history.iter().cloned().collect()),
-        }
+        KvImage { by_cf: state.families.each_ref().map(|f| f.history.iter().cloned().collect()) }
     }
 
     /// `n` more writes succeed; the next fails with nothing applied, and the store stops.
@@ -259,26 +232,16 @@ impl State {
     fn alive(&self, what: &'static str) -> Result<(), KvError> {
         match &self.failed {
             None => Ok(()),
-            Some(first) => Err(KvError::Failed {
-                what,
-                reason: format!("stopped: {first}"),
-            }),
+            Some(first) => Err(KvError::Failed { what, reason: format!("stopped: {first}") }),
         }
     }
 
     /// Counts one of a limited number of successes down, or fails for good.
-    fn spend(
-        left: &mut Option<u64>,
-        failed: &mut Option<KvError>,
-        what: &'static str,
-    ) -> Result<(), KvError> {
+    fn spend(left: &mut Option<u64>, failed: &mut Option<KvError>, what: &'static str) -> Result<(), KvError> {
         match left {
             None => Ok(()),
             Some(0) => {
-                let error = KvError::Failed {
-                    what,
-                    reason: "injected".to_owned(),
-                };
+                let error = KvError::Failed { what, reason: "injected".to_owned() };
                 *failed = Some(error.clone());
                 Err(error)
             }
@@ -292,11 +255,7 @@ impl State {
 
 impl Kv for MemKv {
     fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        Ok(self.read().families[cf as usize]
-            .now()
-            .map
-            .get(key)
-            .cloned())
+        Ok(self.read().families[cf as usize].now().map.get(key).cloned())
     }
 
     fn get_cached(&self, cf: Cf, key: &[u8]) -> Result<Cached, KvError> {
@@ -310,19 +269,11 @@ impl Kv for MemKv {
     fn iter(&self, cf: Cf, lower: &[u8], upper: &[u8]) -> KvIter<'_> {
         let snapshot = self.now(cf);
         let upper = upper.to_vec();
-        let lower = if lower == MARKER_KEY {
-            FIRST_KEY
-        } else {
-            lower
-        };
-        let mut next = snapshot
-            .first_in(Bound::Included(lower), &upper)
-            .map(|(k, v)| (k.clone(), v.clone()));
+        let lower = if lower == MARKER_KEY { FIRST_KEY } else { lower };
+        let mut next = snapshot.first_in(Bound::Included(lower), &upper).map(|(k, v)| (k.clone(), v.clone()));
         Box::new(std::iter::from_fn(move || {
             let entry = next.take()?;
-            next = snapshot
-                .first_in(Bound::Excluded(&entry.0), &upper)
-                .map(|(k, v)| (k.clone(), v.clone()));
+            next = snapshot.first_in(Bound::Excluded(&entry.0), &upper).map(|(k, v)| (k.clone(), v.clone()));
             Some(Ok(entry))
         }))
     }
@@ -333,11 +284,7 @@ impl Kv for MemKv {
         }
         let mut state = self.change();
         state.alive("write")?;
-        let State {
-            writes_left,
-            failed,
-            ..
-        } = &mut *state;
+        let State { writes_left, failed, .. } = &mut *state;
         State::spend(writes_left, failed, "write")?;
         let mut touched: [Option<Snapshot>; 5] = Default::default();
         for op in ops {
@@ -373,11 +320,7 @@ impl Kv for MemKv {
     fn flush(&self) -> Result<(), KvError> {
         let mut state = self.change();
         state.alive("flush")?;
-        let State {
-            flushes_left,
-            failed,
-            ..
-        } = &mut *state;
+        let State { flushes_left, failed, .. } = &mut *state;
         State::spend(flushes_left, failed, "flush")?;
         for family in &mut state.families {
             family.flush();
@@ -392,10 +335,7 @@ impl Kv for MemKv {
         let mut stats = KvStats::default();
         for cf in CFS {
             let family = &state.families[cf as usize];
-            stats.by_cf[cf as usize] = CfStats {
-                memtable_bytes: family.dirty_bytes,
-                ..family.stats
-            };
+            stats.by_cf[cf as usize] = CfStats { memtable_bytes: family.dirty_bytes, ..family.stats };
         }
         stats
     }
@@ -415,11 +355,7 @@ mod tests {
     use super::*;
 
     fn put(cf: Cf, key: &str, value: &str) -> KvOp {
-        KvOp::Put {
-            cf,
-            key: key.into(),
-            value: value.into(),
-        }
+        KvOp::Put { cf, key: key.into(), value: value.into() }
     }
 
     fn markers(kv: &MemKv) -> [u64; 5] {
@@ -429,11 +365,9 @@ mod tests {
     #[test]
     fn every_family_survives_a_crash_up_to_a_point_of_its_own() {
         let kv = MemKv::new();
-        kv.write(&[put(Cf::Onode, "a", "1"), put(Cf::Omap, "a", "1")], 1)
-            .unwrap();
+        kv.write(&[put(Cf::Onode, "a", "1"), put(Cf::Omap, "a", "1")], 1).unwrap();
         kv.flush().unwrap();
-        kv.write(&[put(Cf::Onode, "a", "2"), put(Cf::Extent, "e", "2")], 2)
-            .unwrap();
+        kv.write(&[put(Cf::Onode, "a", "2"), put(Cf::Extent, "e", "2")], 2).unwrap();
         kv.write(&[put(Cf::Onode, "b", "3")], 3).unwrap();
         let image = kv.image();
         assert_eq!(image.lengths(), [1, 3, 2, 1, 1]);
@@ -441,10 +375,7 @@ mod tests {
         assert_eq!(markers(&image.current()), [0, 3, 2, 1, 0]);
         let middle = image.choose([0, 1, 0, 0, 0]);
         assert_eq!(markers(&middle), [0, 2, 0, 1, 0]);
-        assert_eq!(
-            middle.get(Cf::Onode, b"a").unwrap().as_deref(),
-            Some(&b"2"[..])
-        );
+        assert_eq!(middle.get(Cf::Onode, b"a").unwrap().as_deref(), Some(&b"2"[..]));
         assert_eq!(middle.get(Cf::Onode, b"b").unwrap(), None);
         // What the image gave is durable in the new store, and apart from the old one.
         middle.write(&[put(Cf::Onode, "c", "4")], 4).unwrap();
@@ -458,8 +389,7 @@ mod tests {
         let kv = MemKv::new();
         let last = HISTORY_MAX as u64 + 10;
         for lsn in 1..=last {
-            kv.write(&[put(Cf::Meta, "k", &lsn.to_string())], lsn)
-                .unwrap();
+            kv.write(&[put(Cf::Meta, "k", &lsn.to_string())], lsn).unwrap();
         }
         let image = kv.image();
         assert_eq!(image.lengths()[0], HISTORY_MAX);
@@ -494,9 +424,7 @@ mod tests {
     fn lookups_block_when_asked_to() {
         let kv = MemKv::new();
         kv.block_every(3);
-        let got: Vec<bool> = (0..6)
-            .map(|_| kv.get_cached(Cf::Meta, b"x").unwrap() == Cached::WouldBlock)
-            .collect();
+        let got: Vec<bool> = (0..6).map(|_| kv.get_cached(Cf::Meta, b"x").unwrap() == Cached::WouldBlock).collect();
         assert_eq!(got, [false, false, true, false, false, true]);
     }
 }

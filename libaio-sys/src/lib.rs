@@ -160,7 +160,12 @@ pub unsafe fn io_submit(context: Context, iocbs: &mut [*mut iocb]) -> Result<usi
 /// many were written to `events`, from its front.
 ///
 /// Errors: EINTR, EINVAL.
-pub fn io_getevents(context: Context, min_nr: usize, events: &mut [io_event], timeout: Option<libc::timespec>) -> Result<usize, i32> {
+pub fn io_getevents(
+    context: Context,
+    min_nr: usize,
+    events: &mut [io_event],
+    timeout: Option<libc::timespec>,
+) -> Result<usize, i32> {
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     let (min_nr, nr) = (min_nr as libc::c_long, events.len() as libc::c_long);
     // SAFETY: the kernel writes at most `nr` events to the slice and reads one timespec or none; a

@@ -120,7 +120,9 @@ impl Error {
             Error::Busy { .. } => libc::EAGAIN,
             Error::Poisoned(_) => libc::EROFS,
             Error::Unmounted => libc::ESHUTDOWN,
-            Error::Damaged { .. } | Error::ReadFailed { .. } | Error::Metadata(_) | Error::Kv(_) | Error::Wal(_) => libc::EIO,
+            Error::Damaged { .. } | Error::ReadFailed { .. } | Error::Metadata(_) | Error::Kv(_) | Error::Wal(_) => {
+                libc::EIO
+            }
             Error::Io(e) => e.errno,
             Error::Mount(_) => libc::EINVAL,
         }

@@ -225,7 +225,13 @@ impl Transaction {
         self.push(c, Op::Remove(oid))
     }
     /// See [`Op::SetAttr`].
-    pub fn set_attr(&mut self, c: CollectionId, oid: ObjectId, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> &mut Self {
+    pub fn set_attr(
+        &mut self,
+        c: CollectionId,
+        oid: ObjectId,
+        name: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+    ) -> &mut Self {
         self.push(c, Op::SetAttr { oid, name: name.into(), value: value.into() })
     }
     /// See [`Op::RmAttr`].
@@ -241,7 +247,15 @@ impl Transaction {
         self.push(c, Op::Clone { from, to })
     }
     /// See [`Op::CloneRange`].
-    pub fn clone_range(&mut self, c: CollectionId, from: ObjectId, to: ObjectId, from_offset: u64, len: u64, to_offset: u64) -> &mut Self {
+    pub fn clone_range(
+        &mut self,
+        c: CollectionId,
+        from: ObjectId,
+        to: ObjectId,
+        from_offset: u64,
+        len: u64,
+        to_offset: u64,
+    ) -> &mut Self {
         self.push(c, Op::CloneRange { from, to, from_offset, len, to_offset })
     }
     /// See [`Op::OmapSet`].
@@ -253,7 +267,13 @@ impl Transaction {
         self.push(c, Op::OmapRmKeys { oid, keys })
     }
     /// See [`Op::OmapRmRange`].
-    pub fn omap_rm_range(&mut self, c: CollectionId, oid: ObjectId, first: impl Into<Vec<u8>>, last: impl Into<Vec<u8>>) -> &mut Self {
+    pub fn omap_rm_range(
+        &mut self,
+        c: CollectionId,
+        oid: ObjectId,
+        first: impl Into<Vec<u8>>,
+        last: impl Into<Vec<u8>>,
+    ) -> &mut Self {
         self.push(c, Op::OmapRmRange { oid, first: first.into(), last: last.into() })
     }
     /// See [`Op::OmapClear`].
@@ -285,7 +305,13 @@ impl Transaction {
         self.push(c, Op::Rename { from, to_collection, to, must_exist: true })
     }
     /// See [`Op::Rename`]; an absent source changes nothing.
-    pub fn try_rename(&mut self, c: CollectionId, from: ObjectId, to_collection: CollectionId, to: ObjectId) -> &mut Self {
+    pub fn try_rename(
+        &mut self,
+        c: CollectionId,
+        from: ObjectId,
+        to_collection: CollectionId,
+        to: ObjectId,
+    ) -> &mut Self {
         self.push(c, Op::Rename { from, to_collection, to, must_exist: false })
     }
     /// See [`Op::Hint`].

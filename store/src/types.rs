@@ -76,13 +76,7 @@ impl ObjectId {
     /// The live object `name` in the default namespace, hashed with crc32c.
     pub fn new(name: impl Into<Vec<u8>>) -> Self {
         let name = name.into();
-        ObjectId {
-            hash: crc32c::crc32c(&name),
-            nspace: Vec::new(),
-            key: Vec::new(),
-            name,
-            snap: SNAP_HEAD,
-        }
+        ObjectId { hash: crc32c::crc32c(&name), nspace: Vec::new(), key: Vec::new(), name, snap: SNAP_HEAD }
     }
 
     /// The same object with another hash.

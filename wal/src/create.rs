@@ -22,9 +22,7 @@ pub struct LogGeometry {
 
 impl Default for LogGeometry {
     fn default() -> Self {
-        LogGeometry {
-            segment_len: SEGMENT_LEN_DEFAULT,
-        }
+        LogGeometry { segment_len: SEGMENT_LEN_DEFAULT }
     }
 }
 
@@ -42,21 +40,11 @@ pub fn format(
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), WalError> {
     let segment_len = geometry.segment_len;
-    let segments = file_len
-        .saturating_sub(SEGMENTS_OFFSET)
-        .checked_div(segment_len)
-        .unwrap_or(0);
+    let segments = file_len.saturating_sub(SEGMENTS_OFFSET).checked_div(segment_len).unwrap_or(0);
     if let Some(what) = shape_fault(segment_len, segments) {
-        return Err(WalError::Geometry {
-            what: format!("{what} in {file_len} bytes"),
-        });
+        return Err(WalError::Geometry { what: format!("{what} in {file_len} bytes") });
     }
-    zero(
-        ring,
-        file,
-        SEGMENTS_OFFSET + segments * segment_len,
-        progress,
-    )?;
+    zero(ring, file, SEGMENTS_OFFSET + segments * segment_len, progress)?;
     run(ring, IoOp::Sync { files: file.mask() })?;
     let header = LogHeader {
         uuid,
@@ -67,22 +55,13 @@ pub fn format(
         start_lsn: 1,
         start_seq: 0,
         salt: salt(&uuid, 1),
-        end: Some(CleanEnd {
-            batches: 0,
-            lsn: 0,
-            seq: 0,
-        }),
+        end: Some(CleanEnd { batches: 0, lsn: 0, seq: 0 }),
     };
     slots::write(ring, file, &header, 1)?;
     Ok(())
 }
 
-fn zero(
-    ring: &mut dyn Ring,
-    file: FileId,
-    total: u64,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), WalError> {
+fn zero(ring: &mut dyn Ring, file: FileId, total: u64, progress: &mut dyn FnMut(u64, u64)) -> Result<(), WalError> {
     debug_assert!(total.is_multiple_of(BLOCK as u64));
     let zeros = AlignedBuf::zeroed(ZEROS_LEN as usize).freeze();
     let depth = ring.capacity().min(ZEROS_IN_FLIGHT);
@@ -95,15 +74,7 @@ fn zero(
         while pushed < total && ring.in_flight() < depth && failed.is_none() {
             let len = ZEROS_LEN.min(total - pushed);
             let data = zeros.slice(..len as usize);
-            let write = Io {
-                token: len,
-                op: IoOp::Write {
-                    file,
-                    offset: pushed,
-                    data,
-                    dsync: false,
-                },
-            };
+            let write = Io { token: len, op: IoOp::Write { file, offset: pushed, data, dsync: false } };
             if ring.push(write).is_err() {
                 break;
             }

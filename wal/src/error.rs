@@ -17,9 +17,7 @@ pub enum WalError {
         file: String,
     },
     /// A newer program wrote this log.
-    #[error(
-        "{file} has log format {found}, this program knows formats up to {supported}: use a newer program"
-    )]
+    #[error("{file} has log format {found}, this program knows formats up to {supported}: use a newer program")]
     NewerFormat {
         /// The file.
         file: String,
@@ -29,9 +27,7 @@ pub enum WalError {
         supported: u16,
     },
     /// The log belongs to another store.
-    #[error(
-        "{file} belongs to store {found:032x}, not to {expected:032x}: check which devices belong together"
-    )]
+    #[error("{file} belongs to store {found:032x}, not to {expected:032x}: check which devices belong together")]
     Foreign {
         /// The file.
         file: String,

@@ -83,12 +83,9 @@ const FLAG_CLEAN: u16 = 1;
 /// No count of the log comes near it; what claims to is refused, so that sums cannot overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
-const _: () = assert!(
-    HEADER_LEN <= 512 && BATCH_HEADER_LEN <= 512,
-    "a header fits one sector, which is whole or absent"
-);
 const _: () =
-    assert!(SEGMENT_LEN_MIN.is_multiple_of(BLOCK as u64) && SEGMENT_LEN_MAX <= u32::MAX as u64);
+    assert!(HEADER_LEN <= 512 && BATCH_HEADER_LEN <= 512, "a header fits one sector, which is whole or absent");
+const _: () = assert!(SEGMENT_LEN_MIN.is_multiple_of(BLOCK as u64) && SEGMENT_LEN_MAX <= u32::MAX as u64);
 
 /// The longest record body that a log with segments of `segment_len` bytes can hold.
 pub const fn record_len_max(segment_len: u64) -> u64 {
@@ -151,18 +148,10 @@ impl LogHeader {
     /// The header's bytes.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut b = [0; HEADER_LEN];
-        let end = self.end.unwrap_or(CleanEnd {
-            batches: 0,
-            lsn: 0,
-            seq: 0,
-        });
+        let end = self.end.unwrap_or(CleanEnd { batches: 0, lsn: 0, seq: 0 });
         put(&mut b, 0, HEADER_MAGIC);
         put(&mut b, 8, VERSION.to_le_bytes());
-        put(
-            &mut b,
-            10,
-            if self.end.is_some() { FLAG_CLEAN } else { 0 }.to_le_bytes(),
-        );
+        put(&mut b, 10, if self.end.is_some() { FLAG_CLEAN } else { 0 }.to_le_bytes());
         put(&mut b, 12, self.segment_count.to_le_bytes());
         put(&mut b, 16, self.uuid);
         put(&mut b, 32, self.segment_len.to_le_bytes());
@@ -212,14 +201,8 @@ impl LogHeader {
             && flags & !FLAG_CLEAN == 0
             && shape_fault(h.segment_len, h.segment_count.into()).is_none()
             && h.start_lsn > 0
-            && [h.generation, h.epoch, h.start_lsn, h.start_seq]
-                .iter()
-                .all(|n| *n < COUNT_MAX);
-        if possible {
-            Ok(h)
-        } else {
-            Err(HeaderFault::Impossible)
-        }
+            && [h.generation, h.epoch, h.start_lsn, h.start_seq].iter().all(|n| *n < COUNT_MAX);
+        if possible { Ok(h) } else { Err(HeaderFault::Impossible) }
     }
 
     /// Byte offset in the file of `offset` in segment `seq`.
@@ -230,17 +213,13 @@ impl LogHeader {
 
 /// Says which rule of a log's shape is broken, if any.
 pub(crate) fn shape_fault(segment_len: u64, segment_count: u64) -> Option<String> {
-    if !(SEGMENT_LEN_MIN..=SEGMENT_LEN_MAX).contains(&segment_len)
-        || !segment_len.is_multiple_of(BLOCK as u64)
-    {
+    if !(SEGMENT_LEN_MIN..=SEGMENT_LEN_MAX).contains(&segment_len) || !segment_len.is_multiple_of(BLOCK as u64) {
         return Some(format!(
             "segments of {segment_len} bytes (a multiple of {BLOCK} from {SEGMENT_LEN_MIN} to {SEGMENT_LEN_MAX} is needed)"
         ));
     }
     if !(u64::from(SEGMENTS_MIN)..=u64::from(u32::MAX)).contains(&segment_count) {
-        return Some(format!(
-            "{segment_count} segments of {segment_len} bytes (at least {SEGMENTS_MIN} are needed)"
-        ));
+        return Some(format!("{segment_count} segments of {segment_len} bytes (at least {SEGMENTS_MIN} are needed)"));
     }
     None
 }
@@ -309,18 +288,12 @@ impl std::fmt::Display for BatchFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             BatchFault::NoMagic => f.write_str("no batch begins here"),
-            BatchFault::Header(got, exp) => write!(
-                f,
-                "checksum of the batch header is {got:#010x}, expected {exp:#010x}"
-            ),
-            BatchFault::Elsewhere => f.write_str("the batch here belongs to another place or time"),
-            BatchFault::Payload(got, exp) => write!(
-                f,
-                "checksum of the batch is {got:#010x}, expected {exp:#010x}"
-            ),
-            BatchFault::Records => {
-                f.write_str("the records of the batch do not add up to its length")
+            BatchFault::Header(got, exp) => {
+                write!(f, "checksum of the batch header is {got:#010x}, expected {exp:#010x}")
             }
+            BatchFault::Elsewhere => f.write_str("the batch here belongs to another place or time"),
+            BatchFault::Payload(got, exp) => write!(f, "checksum of the batch is {got:#010x}, expected {exp:#010x}"),
+            BatchFault::Records => f.write_str("the records of the batch do not add up to its length"),
             BatchFault::Order(got, exp) => write!(f, "batch {exp} is missing, batch {got} follows"),
         }
     }
@@ -376,15 +349,8 @@ impl BatchHeader {
             payload_len: get_u32(b, 84),
             payload_crc: get_u32(b, 88),
         };
-        let possible = h.first_lsn > 0
-            && [h.seq, h.epoch, h.ordinal, h.first_lsn]
-                .iter()
-                .all(|n| *n < COUNT_MAX);
-        if possible {
-            Ok(h)
-        } else {
-            Err(BatchFault::Elsewhere)
-        }
+        let possible = h.first_lsn > 0 && [h.seq, h.epoch, h.ordinal, h.first_lsn].iter().all(|n| *n < COUNT_MAX);
+        if possible { Ok(h) } else { Err(BatchFault::Elsewhere) }
     }
 
     /// Bytes of the whole batch on disk, padding included.
@@ -450,11 +416,7 @@ mod tests {
             start_lsn: 1001,
             start_seq: 77,
             salt: salt(b"0123456789abcdef", 5),
-            end: Some(CleanEnd {
-                batches: 9,
-                lsn: 1033,
-                seq: 79,
-            }),
+            end: Some(CleanEnd { batches: 9, lsn: 1033, seq: 79 }),
         };
         let bytes = h.encode();
         assert_eq!(hex(&bytes), GOLDEN_HEADER);
@@ -510,10 +472,7 @@ mod tests {
 
     #[test]
     fn a_record_that_overruns_its_payload_is_no_record() {
-        assert_eq!(
-            split_record(b"\x02\0\0\0ab\x01"),
-            Some((&b"ab"[..], &b"\x01"[..]))
-        );
+        assert_eq!(split_record(b"\x02\0\0\0ab\x01"), Some((&b"ab"[..], &b"\x01"[..])));
         assert_eq!(split_record(b"\x03\0\0\0ab"), None);
         assert_eq!(split_record(b"\xff\xff\xff\xffab"), None);
         assert_eq!(split_record(b"\0\0\0"), None);

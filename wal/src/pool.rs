@@ -32,10 +32,7 @@ impl Pool {
 
     /// The buffer's bytes, shared; the buffer returns here with the last of them.
     pub(crate) fn freeze(&self, buf: AlignedBuf) -> Bytes {
-        Bytes::from_owner(Lent {
-            buf: Some(buf),
-            pool: self.clone(),
-        })
+        Bytes::from_owner(Lent { buf: Some(buf), pool: self.clone() })
     }
 }
 

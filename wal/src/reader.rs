@@ -108,30 +108,15 @@ pub struct Reader {
 impl Reader {
     /// Opens the log of store `expected_uuid` and checks it from end to end; nothing is written. The
     /// ring must be idle.
-    pub fn open(
-        ring: &mut dyn Ring,
-        file: FileId,
-        expected_uuid: [u8; 16],
-    ) -> Result<Reader, WalError> {
+    pub fn open(ring: &mut dyn Ring, file: FileId, expected_uuid: [u8; 16]) -> Result<Reader, WalError> {
         let name = ring.file_name(file);
         let found = slots::read(ring, file)?;
         let header = found.header;
         if header.uuid != expected_uuid {
-            let (found, expected) = (
-                u128::from_be_bytes(header.uuid),
-                u128::from_be_bytes(expected_uuid),
-            );
-            return Err(WalError::Foreign {
-                file: name,
-                found,
-                expected,
-            });
+            let (found, expected) = (u128::from_be_bytes(header.uuid), u128::from_be_bytes(expected_uuid));
+            return Err(WalError::Foreign { file: name, found, expected });
         }
-        let start = Cursor {
-            seq: header.start_seq,
-            offset: 0,
-            expected: Some((1, header.start_lsn)),
-        };
+        let start = Cursor { seq: header.start_seq, offset: 0, expected: Some((1, header.start_lsn)) };
         let before = header.start_lsn - 1;
         let mut reader = Reader {
             file,
@@ -148,10 +133,7 @@ impl Reader {
             end: start,
             open: None,
             tail: Tail::Clean,
-            counters: RecoveryCounters {
-                header_slots_bad: found.bad.into(),
-                ..Default::default()
-            },
+            counters: RecoveryCounters { header_slots_bad: found.bad.into(), ..Default::default() },
             header,
         };
         reader.newest_seq = reader.probe(ring)?;
@@ -171,45 +153,26 @@ impl Reader {
                     self.open = None;
                     break;
                 }
-                let segment = load(
-                    &mut self.segment,
-                    &mut self.segment_seq,
-                    ring,
-                    self.file,
-                    &self.header,
-                    open.seq,
-                )?;
+                let segment = load(&mut self.segment, &mut self.segment_seq, ring, self.file, &self.header, open.seq)?;
                 // batch_at has split this very payload, so the record is there.
-                let Some((body, _)) = split_record(&segment[open.at..open.end]) else {
-                    unreachable!("checked before")
-                };
+                let Some((body, _)) = split_record(&segment[open.at..open.end]) else { unreachable!("checked before") };
                 let lsn = open.lsn;
                 open.at += RECORD_PREFIX_LEN + body.len();
                 open.lsn += 1;
                 if lsn > self.trim {
                     self.counters.records += 1;
-                    return Ok(Some(Record {
-                        lsn,
-                        body: Bytes::copy_from_slice(body),
-                        acked: lsn <= self.acked,
-                    }));
+                    return Ok(Some(Record { lsn, body: Bytes::copy_from_slice(body), acked: lsn <= self.acked }));
                 }
             }
             if (self.cursor.seq, self.cursor.offset) == (self.end.seq, self.end.offset) {
                 return Ok(None);
             }
             let Some((batch, seq)) = self.advance(ring, self.end.seq)? else {
-                let what =
-                    "a batch that was valid when the log was opened is not any more".to_string();
+                let what = "a batch that was valid when the log was opened is not any more".to_string();
                 return Err(self.damaged(self.cursor.seq, self.cursor.offset, what));
             };
             let at = batch.offset as usize + BATCH_HEADER_LEN;
-            self.open = Some(Open {
-                seq,
-                at,
-                end: at + batch.payload_len as usize,
-                lsn: batch.first_lsn,
-            });
+            self.open = Some(Open { seq, at, end: at + batch.payload_len as usize, lsn: batch.first_lsn });
         }
     }
 
@@ -276,21 +239,10 @@ fn load<'a>(
 ) -> Result<&'a [u8], WalError> {
     if *present != Some(seq) {
         *present = None;
-        let buf = segment
-            .take()
-            .unwrap_or_else(|| AlignedBuf::zeroed(header.segment_len as usize));
-        *segment = run(
-            ring,
-            IoOp::Read {
-                file,
-                offset: header.file_offset(seq, 0),
-                buf,
-            },
-        )?;
+        let buf = segment.take().unwrap_or_else(|| AlignedBuf::zeroed(header.segment_len as usize));
+        *segment = run(ring, IoOp::Read { file, offset: header.file_offset(seq, 0), buf })?;
         *present = Some(seq);
     }
-    let Some(buf) = segment else {
-        unreachable!("a read returns its buffer")
-    };
+    let Some(buf) = segment else { unreachable!("a read returns its buffer") };
     Ok(buf)
 }

@@ -27,11 +27,7 @@ pub(crate) fn read(ring: &mut dyn Ring, file: FileId) -> Result<Slots, WalError>
     let mut faults = Vec::new();
     let mut io = None;
     for slot in 0..2 {
-        let read = IoOp::Read {
-            file,
-            offset: (slot * BLOCK) as u64,
-            buf: AlignedBuf::zeroed(BLOCK),
-        };
+        let read = IoOp::Read { file, offset: (slot * BLOCK) as u64, buf: AlignedBuf::zeroed(BLOCK) };
         let fault = match run(ring, read) {
             // An unreadable sector in one slot is what the other one is for.
             Err(e) => {
@@ -40,10 +36,7 @@ pub(crate) fn read(ring: &mut dyn Ring, file: FileId) -> Result<Slots, WalError>
             }
             Ok(buf) => match LogHeader::decode(&buf.unwrap_or_else(|| AlignedBuf::zeroed(BLOCK))) {
                 Ok(h) => {
-                    if best
-                        .as_ref()
-                        .is_none_or(|(b, _)| h.generation > b.generation)
-                    {
+                    if best.as_ref().is_none_or(|(b, _)| h.generation > b.generation) {
                         best = Some((h, slot));
                     }
                     continue;
@@ -52,11 +45,7 @@ pub(crate) fn read(ring: &mut dyn Ring, file: FileId) -> Result<Slots, WalError>
             },
         };
         if let HeaderFault::Newer(found) = fault {
-            return Err(WalError::NewerFormat {
-                file: name,
-                found,
-                supported: VERSION,
-            });
+            return Err(WalError::NewerFormat { file: name, found, supported: VERSION });
         }
         faults.push((slot, fault));
     }
@@ -71,10 +60,8 @@ pub(crate) fn read(ring: &mut dyn Ring, file: FileId) -> Result<Slots, WalError>
         return Err(WalError::NotALog { file: name });
     }
     // Name the slot that still looks like a header.
-    let (slot, fault) = faults
-        .into_iter()
-        .find(|(_, f)| *f != HeaderFault::NoMagic)
-        .unwrap_or((0, HeaderFault::NoMagic));
+    let (slot, fault) =
+        faults.into_iter().find(|(_, f)| *f != HeaderFault::NoMagic).unwrap_or((0, HeaderFault::NoMagic));
     let what = match fault {
         HeaderFault::Checksum { got, expected } => {
             format!("checksum {got:#010x}, expected {expected:#010x}")
@@ -90,25 +77,12 @@ pub(crate) fn read(ring: &mut dyn Ring, file: FileId) -> Result<Slots, WalError>
 
 /// Writes `header` durably to both slots, first to the one that is not `present`. Returns the slot
 /// written last. The ring must be idle.
-pub(crate) fn write(
-    ring: &mut dyn Ring,
-    file: FileId,
-    header: &LogHeader,
-    present: usize,
-) -> Result<usize, WalError> {
+pub(crate) fn write(ring: &mut dyn Ring, file: FileId, header: &LogHeader, present: usize) -> Result<usize, WalError> {
     let mut block = AlignedBuf::copy_of(&header.encode());
     block.resize(BLOCK);
     let data = block.freeze();
     for slot in [1 - present, present] {
-        run(
-            ring,
-            IoOp::Write {
-                file,
-                offset: (slot * BLOCK) as u64,
-                data: data.clone(),
-                dsync: false,
-            },
-        )?;
+        run(ring, IoOp::Write { file, offset: (slot * BLOCK) as u64, data: data.clone(), dsync: false })?;
         run(ring, IoOp::Sync { files: file.mask() })?;
     }
     Ok(present)

@@ -18,8 +18,7 @@ use lodestore_aio::{AlignedBuf, BLOCK, FileId, Ring};
 use crate::Lsn;
 use crate::error::{AppendError, WalError};
 use crate::format::{
-    BATCH_HEADER_LEN, BatchHeader, CleanEnd, LogHeader, RECORD_PREFIX_LEN, record_len_max,
-    record_prefix,
+    BATCH_HEADER_LEN, BatchHeader, CleanEnd, LogHeader, RECORD_PREFIX_LEN, record_len_max, record_prefix,
 };
 use crate::pool::Pool;
 use crate::slots;
@@ -115,11 +114,7 @@ impl Writer {
     /// A writer at the start of the epoch that `header` has durably begun.
     pub(crate) fn begin(file: FileId, header: LogHeader, slot: usize) -> Writer {
         let before = header.start_lsn - 1;
-        let told = Told {
-            acked: before,
-            trim: before,
-            start_seq: header.start_seq,
-        };
+        let told = Told { acked: before, trim: before, start_seq: header.start_seq };
         let pool = Pool::default();
         Writer {
             file,
@@ -129,10 +124,7 @@ impl Writer {
             open: open_buf(&pool),
             open_records: 0,
             open_body_bytes: 0,
-            live: VecDeque::from([Live {
-                seq: header.start_seq,
-                last: before,
-            }]),
+            live: VecDeque::from([Live { seq: header.start_seq, last: before }]),
             next_lsn: header.start_lsn,
             next_ordinal: 1,
             trim: before,
@@ -200,13 +192,7 @@ impl Writer {
         let must_switch = self.offset == self.header.segment_len;
         let start_seq = self.start_seq(self.seq + u64::from(must_switch));
         let acked = acked.max(self.told.acked);
-        if !must_switch
-            && (Told {
-                acked,
-                trim: self.trim,
-                start_seq,
-            }) == self.told
-        {
+        if !must_switch && (Told { acked, trim: self.trim, start_seq }) == self.told {
             return None;
         }
         if must_switch {
@@ -216,10 +202,7 @@ impl Writer {
             if !may {
                 return None;
             }
-            assert!(
-                self.free_segments() >= 1,
-                "the reserve is whole whenever no batch is in flight"
-            );
+            assert!(self.free_segments() >= 1, "the reserve is whole whenever no batch is in flight");
             self.next_segment();
         }
         Some(self.finish(acked))
@@ -230,9 +213,7 @@ impl Writer {
     /// # Panics
     /// If none is in flight.
     pub fn durable(&mut self) -> Lsn {
-        let Some(last) = self.in_flight.take() else {
-            panic!("no batch is in flight")
-        };
+        let Some(last) = self.in_flight.take() else { panic!("no batch is in flight") };
         self.last_durable = last;
         self.durable = self.told;
         last
@@ -244,11 +225,7 @@ impl Writer {
     /// # Panics
     /// If `lsn` is not durable.
     pub fn trim(&mut self, lsn: Lsn) {
-        assert!(
-            lsn <= self.last_durable,
-            "trim to {lsn}, durable is {}",
-            self.last_durable
-        );
+        assert!(lsn <= self.last_durable, "trim to {lsn}, durable is {}", self.last_durable);
         self.trim = self.trim.max(lsn);
     }
 
@@ -258,16 +235,9 @@ impl Writer {
     /// # Panics
     /// If records are not durable yet.
     pub fn close(mut self, ring: &mut dyn Ring) -> Result<(), WalError> {
-        assert!(
-            self.in_flight.is_none() && self.open_records == 0,
-            "close with records under way"
-        );
+        assert!(self.in_flight.is_none() && self.open_records == 0, "close with records under way");
         self.header.generation += 1;
-        self.header.end = Some(CleanEnd {
-            batches: self.next_ordinal - 1,
-            lsn: self.last_durable,
-            seq: self.seq,
-        });
+        self.header.end = Some(CleanEnd { batches: self.next_ordinal - 1, lsn: self.last_durable, seq: self.seq });
         slots::write(ring, self.file, &self.header, self.slot)?;
         Ok(())
     }
@@ -300,10 +270,7 @@ impl Writer {
     /// The LSN that [`trim`](Writer::trim) must reach to release the oldest segment; `None` while
     /// everything is in the segment being filled.
     pub fn release_lsn(&self) -> Option<Lsn> {
-        let oldest = self
-            .live
-            .front()
-            .filter(|s| s.seq < self.seq || self.offset == self.header.segment_len);
+        let oldest = self.live.front().filter(|s| s.seq < self.seq || self.offset == self.header.segment_len);
         oldest.map(|s| s.last)
     }
 
@@ -334,15 +301,8 @@ impl Writer {
     }
 
     fn assert_may_seal(&self, acked: Lsn) {
-        assert!(
-            self.in_flight.is_none(),
-            "a batch is in flight: only one may be"
-        );
-        assert!(
-            acked <= self.last_durable,
-            "acked {acked} is not durable ({})",
-            self.last_durable
-        );
+        assert!(self.in_flight.is_none(), "a batch is in flight: only one may be");
+        assert!(acked <= self.last_durable, "acked {acked} is not durable ({})", self.last_durable);
     }
 
     /// Segments that hold nothing a crash could bring back.
@@ -353,10 +313,7 @@ impl Writer {
     fn next_segment(&mut self) {
         self.seq += 1;
         self.offset = 0;
-        self.live.push_back(Live {
-            seq: self.seq,
-            last: self.next_lsn - 1,
-        });
+        self.live.push_back(Live { seq: self.seq, last: self.next_lsn - 1 });
         self.counters.segment_switches += 1;
         self.counters.wraps += u64::from(self.seq.is_multiple_of(self.header.segment_count.into()));
     }
@@ -379,11 +336,7 @@ impl Writer {
         while self.live.front().is_some_and(|s| s.seq < start_seq) {
             self.live.pop_front();
         }
-        self.told = Told {
-            acked: acked.max(self.told.acked),
-            trim: self.trim,
-            start_seq,
-        };
+        self.told = Told { acked: acked.max(self.told.acked), trim: self.trim, start_seq };
 
         let mut buf = std::mem::replace(&mut self.open, open_buf(&self.pool));
         let used = buf.len();

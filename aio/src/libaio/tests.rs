@@ -161,7 +161,10 @@ impl Bench {
     }
 
     fn read(&mut self, token: u64, block: usize, blocks: usize) {
-        self.push(token, IoOp::Read { file: FileId(0), offset: (block * BLOCK) as u64, buf: AlignedBuf::zeroed(blocks * BLOCK) });
+        self.push(
+            token,
+            IoOp::Read { file: FileId(0), offset: (block * BLOCK) as u64, buf: AlignedBuf::zeroed(blocks * BLOCK) },
+        );
     }
 
     fn push(&mut self, token: u64, op: IoOp) {
@@ -387,14 +390,25 @@ fn dropping_the_ring_waits_for_everything_in_flight() {
     drop(b);
     let w = world.lock().unwrap();
     assert!(w.destroyed && w.outstanding.is_empty());
-    assert_eq!(w.bytes[9 * BLOCK..10 * BLOCK], initial_bytes()[9 * BLOCK..10 * BLOCK], "what was never submitted is not written");
+    assert_eq!(
+        w.bytes[9 * BLOCK..10 * BLOCK],
+        initial_bytes()[9 * BLOCK..10 * BLOCK],
+        "what was never submitted is not written"
+    );
 }
 
 #[test]
 fn nothing_is_allocated_for_a_request_in_steady_state() {
     let mut b = bench();
     let capacities = |r: &LibaioRing<FakeKernel>| {
-        (r.slots.capacity(), r.free.capacity(), r.queue.capacity(), r.staged.capacity(), r.ready.capacity(), r.events.capacity())
+        (
+            r.slots.capacity(),
+            r.free.capacity(),
+            r.queue.capacity(),
+            r.staged.capacity(),
+            r.ready.capacity(),
+            r.events.capacity(),
+        )
     };
     let before = capacities(&b.ring);
     for round in 0..100 {

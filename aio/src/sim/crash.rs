@@ -115,7 +115,10 @@ impl Recording {
     /// of this point's states finds nothing that a check of the next point's does not, if what is
     /// promised only grows with marks. False for the last point.
     pub fn same_as_next(&self, point: usize) -> bool {
-        matches!(self.events.get(point), Some(Event::WriteCompleted { .. } | Event::WriteFailed { .. } | Event::Mark(_)))
+        matches!(
+            self.events.get(point),
+            Some(Event::WriteCompleted { .. } | Event::WriteFailed { .. } | Event::Mark(_))
+        )
     }
 
     /// Every disk that a power failure at `point` may leave, each once, within `limits`.

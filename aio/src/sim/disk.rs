@@ -106,7 +106,10 @@ impl SimDisk {
     /// A disk of its own with what reads see here, all durable. Shares bytes, so it is cheap.
     pub fn fork(&self, seed: u64) -> SimDisk {
         let s = self.state();
-        SimDisk::with_files(s.medium.files.iter().zip(&s.current).map(|(f, i)| (Arc::clone(&f.name), i.clone())).collect(), seed)
+        SimDisk::with_files(
+            s.medium.files.iter().zip(&s.current).map(|(f, i)| (Arc::clone(&f.name), i.clone())).collect(),
+            seed,
+        )
     }
 
     /// A disk of its own with what is durable here: a power failure that loses all it may.
@@ -368,7 +371,13 @@ impl State {
     }
 
     /// Reads what is complete; where a write is in flight, each sector is old or new.
-    pub(crate) fn read(&mut self, file: usize, offset: u64, buf: &mut [u8], failure: Option<i32>) -> Result<(), IoError> {
+    pub(crate) fn read(
+        &mut self,
+        file: usize,
+        offset: u64,
+        buf: &mut [u8],
+        failure: Option<i32>,
+    ) -> Result<(), IoError> {
         let len = buf.len() as u64;
         self.counters.reads += 1;
         self.counters.read_bytes += len;
@@ -377,7 +386,9 @@ impl State {
             return Err(self.error("read", file, offset, len, errno));
         }
         self.current[file].read(offset, buf);
-        for p in self.medium.files[file].pending.iter().filter(|p| p.completed.is_none() && p.overlaps(offset, offset + len)) {
+        for p in
+            self.medium.files[file].pending.iter().filter(|p| p.completed.is_none() && p.overlaps(offset, offset + len))
+        {
             for at in (p.offset.max(offset)..p.end().min(offset + len)).step_by(SECTOR) {
                 if self.rng.random() {
                     let (from, to) = ((at - p.offset) as usize, (at - offset) as usize);
@@ -393,7 +404,12 @@ impl State {
         let end = offset + data.len() as u64;
         let f = &mut self.medium.files[file];
         if let Some(other) = f.pending.iter().find(|p| p.completed.is_none() && p.overlaps(offset, end)) {
-            panic!("write of {} at {offset}..{end} overlaps one in flight at {}..{}", f.name, other.offset, other.end());
+            panic!(
+                "write of {} at {offset}..{end} overlaps one in flight at {}..{}",
+                f.name,
+                other.offset,
+                other.end()
+            );
         }
         let id = self.next_id;
         self.next_id += 1;
@@ -453,7 +469,12 @@ impl State {
 
     /// Ends a sync of `files` that was pushed after so many completions. They are synced one by
     /// one in a random order.
-    pub(crate) fn sync_completed(&mut self, files: &mut [usize], completions: u64, failure: Option<i32>) -> Result<(), IoError> {
+    pub(crate) fn sync_completed(
+        &mut self,
+        files: &mut [usize],
+        completions: u64,
+        failure: Option<i32>,
+    ) -> Result<(), IoError> {
         self.counters.syncs += 1;
         files.shuffle(&mut self.rng);
         for &mut file in files.iter_mut() {

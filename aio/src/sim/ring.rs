@@ -82,7 +82,9 @@ impl SimRing {
                 let result = state.read(file, offset, &mut buf, failure);
                 (Some(buf), result)
             }
-            Op::Write { id, file, offset, len, dsync } => (None, state.write_completed(id, file, offset, len, dsync, failure)),
+            Op::Write { id, file, offset, len, dsync } => {
+                (None, state.write_completed(id, file, offset, len, dsync, failure))
+            }
             Op::Sync { mut files, completions } => (None, state.sync_completed(&mut files, completions, failure)),
         };
         Done { token, buf, result }

@@ -53,7 +53,9 @@ fn a_request_beyond_the_capacity_is_handed_back_whole() {
         let mut ring = s.ring(2);
         push(&mut *ring, 1, write_op(f, 0, pattern(1, 1)));
         push(&mut *ring, 2, read_op(f, 1, 1));
-        let Err(Io { token, op }) = ring.push(Io { token: 3, op: write_op(f, 2, pattern(3, 1)) }) else { panic!("{}: it is full", s.name) };
+        let Err(Io { token, op }) = ring.push(Io { token: 3, op: write_op(f, 2, pattern(3, 1)) }) else {
+            panic!("{}: it is full", s.name)
+        };
         assert!(token == 3 && matches!(&op, IoOp::Write { data, .. } if data[..] == pattern(3, 1)[..]));
         // Full until reaped, not until complete.
         ring.submit().unwrap();

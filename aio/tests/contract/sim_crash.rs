@@ -95,7 +95,9 @@ fn torn_states_mix_sectors_old_and_new_and_nothing_else() {
         let bytes = s.peek("a", 0, 3 * BLOCK);
         let sectors: Vec<u8> = bytes.chunks(512).map(|c| c[0]).collect();
         assert!(bytes.chunks(512).all(|c| c.iter().all(|&b| b == c[0])), "a sector is never torn");
-        assert!(sectors[..8].iter().all(|b| [1, 2].contains(b)) && sectors[8..16].iter().all(|b| [1, 2, 3].contains(b)));
+        assert!(
+            sectors[..8].iter().all(|b| [1, 2].contains(b)) && sectors[8..16].iter().all(|b| [1, 2, 3].contains(b))
+        );
         assert!(sectors[16..].iter().all(|&b| b == 0));
         torn += usize::from(sectors[..8].iter().any(|&b| b != sectors[0]));
         assert!(shapes.insert(sectors), "each state comes once");

@@ -41,7 +41,9 @@ fn random_requests_agree_with_an_array_of_bytes() {
                     continue;
                 }
                 // Like the engine: nothing overlaps a write in flight.
-                if busy.iter().any(|b| b.file == file && b.block < block + blocks && block < b.block + b.blocks && (b.write || write)) {
+                if busy.iter().any(|b| {
+                    b.file == file && b.block < block + blocks && block < b.block + b.blocks && (b.write || write)
+                }) {
                     continue;
                 }
                 let token = next;
@@ -74,7 +76,11 @@ fn random_requests_agree_with_an_array_of_bytes() {
                 assert_eq!(write, d.buf.is_none());
                 if let Some(buf) = d.buf {
                     reads += 1;
-                    assert!(buf[..] == model[file][block * BLOCK..(block + blocks) * BLOCK], "{}: read of {block}+{blocks}", s.name);
+                    assert!(
+                        buf[..] == model[file][block * BLOCK..(block + blocks) * BLOCK],
+                        "{}: read of {block}+{blocks}",
+                        s.name
+                    );
                 }
             }
         }

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use lodestore_aio::{AlignedBuf, BLOCK, Disk, Done, Engine, FileDisk, FileDiskOptions, FileId, Io, IoOp, Ring, SimDisk, SyncMode, Wait};
+use lodestore_aio::{
+    AlignedBuf, BLOCK, Disk, Done, Engine, FileDisk, FileDiskOptions, FileId, Io, IoOp, Ring, SimDisk, SyncMode, Wait,
+};
 
 /// Bytes of a block as a file offset.
 pub const B: u64 = BLOCK as u64;
@@ -22,7 +24,9 @@ enum Medium {
 
 /// The seed of random tests: printed, and taken from `LODESTORE_SEED` if that is set.
 pub fn seed() -> u64 {
-    let seed = std::env::var("LODESTORE_SEED").ok().map_or_else(rand::random, |s| s.parse().expect("LODESTORE_SEED is a number"));
+    let seed = std::env::var("LODESTORE_SEED")
+        .ok()
+        .map_or_else(rand::random, |s| s.parse().expect("LODESTORE_SEED is a number"));
     println!("LODESTORE_SEED={seed}");
     seed
 }

@@ -105,9 +105,7 @@ impl RocksConfig {
     pub fn memtables_bytes_max(&self) -> u64 {
         CFS.iter().fold(0, |sum, cf| {
             let bytes = self.write_buffer_bytes[*cf as usize];
-            bytes
-                .saturating_mul(u64::from(self.memtables_max(*cf)))
-                .saturating_add(sum)
+            bytes.saturating_mul(u64::from(self.memtables_max(*cf))).saturating_add(sum)
         })
     }
 }

@@ -18,9 +18,7 @@ pub(super) fn not_opened(what: &'static str, direct: bool, e: rocksdb::Error) ->
     let kind = e.kind();
     let reason = e.into_string();
     let says = |words: &str| reason.contains(words);
-    if kind == ErrorKind::IOError
-        && (says("lock hold by current process") || says("While lock file"))
-    {
+    if kind == ErrorKind::IOError && (says("lock hold by current process") || says("While lock file")) {
         return KvError::InUse { reason };
     }
     if direct && (says("Direct I/O is not supported") || says("direct IO") || says("O_DIRECT")) {
@@ -33,19 +31,12 @@ pub(super) fn not_opened(what: &'static str, direct: bool, e: rocksdb::Error) ->
         };
     }
     if says("error_if_exists is true") {
-        return KvError::Missing {
-            reason: format!("a store is already there ({reason})"),
-        };
+        return KvError::Missing { reason: format!("a store is already there ({reason})") };
     }
     // The folder was seen to hold a store before it was opened, so whatever is absent or cannot be
     // read or named is damage. Out of space, too many open files and the like stay `Failed`.
     let absent = kind == ErrorKind::IOError && says("No such file or directory");
-    if absent
-        || matches!(
-            kind,
-            ErrorKind::Corruption | ErrorKind::InvalidArgument | ErrorKind::NotFound
-        )
-    {
+    if absent || matches!(kind, ErrorKind::Corruption | ErrorKind::InvalidArgument | ErrorKind::NotFound) {
         return KvError::Damaged { reason };
     }
     KvError::Failed { what, reason }

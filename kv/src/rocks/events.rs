@@ -61,10 +61,7 @@ impl Events {
         }
         // Headers are the dump of all options at every opening: they are in the OPTIONS file.
         if level != LogLevel::Header {
-            self.log
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .line(text);
+            self.log.lock().unwrap_or_else(PoisonError::into_inner).line(text);
         }
     }
 
@@ -72,11 +69,7 @@ impl Events {
         let Some(job) = number(text, "job") else {
             return;
         };
-        let jobs = || {
-            self.compactions
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-        };
+        let jobs = || self.compactions.lock().unwrap_or_else(PoisonError::into_inner);
         match word(text, "event") {
             Some("compaction_started") => {
                 if let Some(cf) = family(text) {
@@ -109,12 +102,7 @@ impl Events {
 
     fn count(&self, cf: usize, is_flush: bool, bytes: u64) {
         let c = &self.by_cf[cf];
-        if is_flush {
-            &c.flush_bytes
-        } else {
-            &c.compaction_bytes
-        }
-        .fetch_add(bytes, Relaxed);
+        if is_flush { &c.flush_bytes } else { &c.compaction_bytes }.fetch_add(bytes, Relaxed);
     }
 
     /// Counters of family number `cf`; sizes of live files are left at 0.
@@ -136,10 +124,7 @@ impl Events {
 
     /// Bytes of messages written.
     pub(super) fn log_bytes(&self) -> u64 {
-        self.log
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .written_bytes()
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).written_bytes()
     }
 }
 
@@ -161,9 +146,7 @@ fn after<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 
 fn number(text: &str, key: &str) -> Option<u64> {
     let value = after(text, key)?;
-    let end = value
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(value.len());
+    let end = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     value[..end].parse().ok()
 }
 
@@ -187,10 +170,7 @@ mod tests {
     }
 
     fn tell(e: &Events, json: &str) {
-        e.message(
-            LogLevel::Info,
-            &format!("EVENT_LOG_v1 {{\"time_micros\": 17, {json}}}\n"),
-        );
+        e.message(LogLevel::Info, &format!("EVENT_LOG_v1 {{\"time_micros\": 17, {json}}}\n"));
     }
 
     #[test]
@@ -203,10 +183,7 @@ mod tests {
             )
         };
         tell(&e, &table(3, 100));
-        tell(
-            &e,
-            "\"job\": 4, \"event\": \"compaction_started\", \"cf_name\": \"extent\"",
-        );
+        tell(&e, "\"job\": 4, \"event\": \"compaction_started\", \"cf_name\": \"extent\"");
         tell(&e, &table(4, 1000));
         tell(&e, &table(5, 10));
         e.message(
@@ -227,22 +204,13 @@ mod tests {
         assert_eq!(e.background_error(), None);
         e.message(LogLevel::Warn, "Background IO error IO error: a, reason 0");
         e.message(LogLevel::Warn, "Background IO error IO error: b, reason 0");
-        assert_eq!(
-            e.background_error(),
-            Some("Background IO error IO error: a, reason 0")
-        );
+        assert_eq!(e.background_error(), Some("Background IO error IO error: a, reason 0"));
     }
 
     #[test]
     fn nonsense_is_ignored() {
         let (_dir, e) = events();
-        for text in [
-            "\"job\": x",
-            "\"job\": 1",
-            "\"event\": \"table_file_creation",
-            "",
-            "\"cf_name\": ",
-        ] {
+        for text in ["\"job\": x", "\"job\": 1", "\"event\": \"table_file_creation", "", "\"cf_name\": "] {
             tell(&e, text);
         }
         assert_eq!(e.counters(0), CfStats::default());

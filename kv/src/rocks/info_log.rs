@@ -25,25 +25,14 @@ pub(super) struct InfoLog {
 impl InfoLog {
     /// Appends to the file in `dir`, which must exist.
     pub(super) fn open(dir: &Path, max_bytes: u64) -> std::io::Result<InfoLog> {
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(dir.join(NAME))?;
+        let file = OpenOptions::new().create(true).append(true).open(dir.join(NAME))?;
         let size_bytes = file.metadata()?.len();
-        Ok(InfoLog {
-            dir: dir.to_owned(),
-            file: Some(file),
-            size_bytes,
-            max_bytes,
-            written_bytes: 0,
-        })
+        Ok(InfoLog { dir: dir.to_owned(), file: Some(file), size_bytes, max_bytes, written_bytes: 0 })
     }
 
     /// Adds one line with the time in microseconds since 1970.
     pub(super) fn line(&mut self, text: &str) {
-        let now_us = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |d| d.as_micros());
+        let now_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros());
         let line = format!("{now_us} {}\n", text.trim_end());
         if self.size_bytes > 0 && self.size_bytes + line.len() as u64 > self.max_bytes {
             self.file = fs::rename(self.dir.join(NAME), self.dir.join(NAME_OLD))

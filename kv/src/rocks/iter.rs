@@ -27,11 +27,7 @@ pub(super) fn seek<'a>(
     upper: &[u8],
     mut o: ReadOptions,
 ) -> Option<DBRawIteratorWithThreadMode<'a, DB>> {
-    let lower = if lower == MARKER_KEY {
-        FIRST_KEY
-    } else {
-        lower
-    };
+    let lower = if lower == MARKER_KEY { FIRST_KEY } else { lower };
     if lower >= upper {
         return None;
     }
@@ -50,16 +46,8 @@ pub(super) struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    pub(super) fn new(
-        db: &'a DB,
-        family: &ColumnFamily,
-        lower: &[u8],
-        upper: &[u8],
-        o: ReadOptions,
-    ) -> Entries<'a> {
-        Entries {
-            raw: seek(db, family, lower, upper, o),
-        }
+    pub(super) fn new(db: &'a DB, family: &ColumnFamily, lower: &[u8], upper: &[u8], o: ReadOptions) -> Entries<'a> {
+        Entries { raw: seek(db, family, lower, upper, o) }
     }
 }
 

@@ -19,8 +19,8 @@ use info_log::InfoLog;
 use rocksdb::properties::CUR_SIZE_ALL_MEM_TABLES;
 use rocksdb::statistics::Ticker;
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, ErrorKind, FlushOptions, InfoLogger, LogLevel,
-    Options, ReadOptions, ReadTier, WaitForCompactOptions, WriteOptions,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, ErrorKind, FlushOptions, InfoLogger, LogLevel, Options,
+    ReadOptions, ReadTier, WaitForCompactOptions, WriteOptions,
 };
 use small_files::SmallFiles;
 use std::path::{Path, PathBuf};
@@ -66,9 +66,7 @@ impl RocksKv {
     /// if the file system refuses it, or refuses O_DIRECT where that is asked for.
     pub fn create(path: &Path, config: &RocksConfig) -> Result<RocksKv, KvError> {
         if holds_store(path) {
-            return Err(KvError::Missing {
-                reason: format!("a store is already there in {}", path.display()),
-            });
+            return Err(KvError::Missing { reason: format!("a store is already there in {}", path.display()) });
         }
         std::fs::create_dir_all(path).map_err(|e| io_failed("create", path, &e))?;
         Self::start(path, config, true)
@@ -82,16 +80,11 @@ impl RocksKv {
     /// refuses it, or refuses O_DIRECT where that is asked for.
     pub fn open(path: &Path, config: &RocksConfig) -> Result<RocksKv, KvError> {
         if !holds_store(path) {
-            return Err(KvError::Missing {
-                reason: format!("there is no store in {}", path.display()),
-            });
+            return Err(KvError::Missing { reason: format!("there is no store in {}", path.display()) });
         }
         if !path.join("CURRENT").exists() {
             return Err(KvError::Damaged {
-                reason: format!(
-                    "{} has table or manifest files but no CURRENT",
-                    path.display()
-                ),
+                reason: format!("{} has table or manifest files but no CURRENT", path.display()),
             });
         }
         Self::start(path, config, false)
@@ -100,27 +93,21 @@ impl RocksKv {
     fn start(path: &Path, config: &RocksConfig, create: bool) -> Result<RocksKv, KvError> {
         let what = if create { "create" } else { "open" };
         let small_files = SmallFiles::before_opening(path);
-        let log = InfoLog::open(path, config.info_log_bytes_max)
-            .map_err(|e| io_failed(what, path, &e))?;
+        let log = InfoLog::open(path, config.info_log_bytes_max).map_err(|e| io_failed(what, path, &e))?;
         let events = Arc::new(Events::new(log));
         let mut options = options::database(config);
         options.create_if_missing(create);
         options.create_missing_column_families(create);
         options.set_error_if_exists(create);
         let sink = Arc::clone(&events);
-        options.set_info_logger(InfoLogger::new_callback_logger(
-            LogLevel::Info,
-            move |level, text| {
-                sink.message(level, text);
-            },
-        ));
+        options.set_info_logger(InfoLogger::new_callback_logger(LogLevel::Info, move |level, text| {
+            sink.message(level, text);
+        }));
         let size = usize::try_from(config.block_cache_bytes).unwrap_or(usize::MAX);
         let cache = Cache::new_lru_cache(size);
-        let families = CFS
-            .map(|cf| ColumnFamilyDescriptor::new(cf.name(), options::family(config, cf, &cache)));
+        let families = CFS.map(|cf| ColumnFamilyDescriptor::new(cf.name(), options::family(config, cf, &cache)));
         let direct = config.direct_reads || config.direct_flush;
-        let db = DB::open_cf_descriptors(&options, path, families)
-            .map_err(|e| error::not_opened(what, direct, e))?;
+        let db = DB::open_cf_descriptors(&options, path, families).map_err(|e| error::not_opened(what, direct, e))?;
         let mut write_options = WriteOptions::new();
         write_options.disable_wal(!config.log);
         write_options.set_sync(config.log);
@@ -150,8 +137,7 @@ impl RocksKv {
     /// it rewrites everything.
     pub fn compact(&self) -> Result<(), KvError> {
         for cf in CFS {
-            self.db
-                .compact_range_cf(self.family(cf), None::<&[u8]>, None::<&[u8]>);
+            self.db.compact_range_cf(self.family(cf), None::<&[u8]>, None::<&[u8]>);
         }
         // A compaction is counted a moment after its result is in place.
         self.db
@@ -171,24 +157,16 @@ impl RocksKv {
     }
 
     fn family(&self, cf: Cf) -> &ColumnFamily {
-        self.db
-            .cf_handle(cf.name())
-            .expect("every family was opened and none is ever dropped")
+        self.db.cf_handle(cf.name()).expect("every family was opened and none is ever dropped")
     }
 
     /// Fails if anything failed before.
     fn alive(&self) -> Result<(), KvError> {
         if let Some(first) = self.failed.get() {
-            return Err(KvError::Failed {
-                what: "write",
-                reason: format!("stopped: {first}"),
-            });
+            return Err(KvError::Failed { what: "write", reason: format!("stopped: {first}") });
         }
         if let Some(reason) = self.events.background_error() {
-            return Err(KvError::Failed {
-                what: "background work",
-                reason: reason.to_owned(),
-            });
+            return Err(KvError::Failed { what: "background work", reason: reason.to_owned() });
         }
         Ok(())
     }
@@ -198,12 +176,7 @@ impl RocksKv {
         error
     }
 
-    fn lookup(
-        &self,
-        cf: Cf,
-        key: &[u8],
-        o: &ReadOptions,
-    ) -> Result<Option<Vec<u8>>, rocksdb::Error> {
+    fn lookup(&self, cf: Cf, key: &[u8], o: &ReadOptions) -> Result<Option<Vec<u8>>, rocksdb::Error> {
         let value = self.db.get_pinned_cf_opt(self.family(cf), key, o)?;
         Ok(value.map(|v| v.to_vec()))
     }
@@ -211,8 +184,7 @@ impl RocksKv {
 
 impl Kv for RocksKv {
     fn get(&self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, KvError> {
-        READ.with(|o| self.lookup(cf, key, o))
-            .map_err(|e| error::failed("get", e))
+        READ.with(|o| self.lookup(cf, key, o)).map_err(|e| error::failed("get", e))
     }
 
     fn get_cached(&self, cf: Cf, key: &[u8]) -> Result<Cached, KvError> {
@@ -224,24 +196,12 @@ impl Kv for RocksKv {
     }
 
     fn iter(&self, cf: Cf, lower: &[u8], upper: &[u8]) -> KvIter<'_> {
-        Box::new(iter::Entries::new(
-            &self.db,
-            self.family(cf),
-            lower,
-            upper,
-            ReadOptions::default(),
-        ))
+        Box::new(iter::Entries::new(&self.db, self.family(cf), lower, upper, ReadOptions::default()))
     }
 
     fn scan(&self, cf: Cf, lower: &[u8], upper: &[u8]) -> KvIter<'_> {
         let o = iter::scan_options();
-        Box::new(iter::Entries::new(
-            &self.db,
-            self.family(cf),
-            lower,
-            upper,
-            o,
-        ))
+        Box::new(iter::Entries::new(&self.db, self.family(cf), lower, upper, o))
     }
 
     fn write(&self, ops: &[KvOp], lsn: u64) -> Result<(), KvError> {
@@ -259,21 +219,12 @@ impl Kv for RocksKv {
         let families = CFS.map(|cf| self.family(cf));
         let mut o = FlushOptions::new();
         o.set_wait(true);
-        self.db
-            .flush_cfs_opt(&families.each_ref(), &o)
-            .map_err(|e| self.stop(error::failed("flush", e)))?;
+        self.db.flush_cfs_opt(&families.each_ref(), &o).map_err(|e| self.stop(error::failed("flush", e)))?;
         // RocksDB may try again by itself and succeed; a store that failed once is not trusted.
-        if self
-            .options
-            .get_ticker_count(Ticker::ErrorHandlerBgErrorCount)
-            > 0
-        {
+        if self.options.get_ticker_count(Ticker::ErrorHandlerBgErrorCount) > 0 {
             self.alive()?;
             let reason = "a background error was counted".to_owned();
-            return Err(self.stop(KvError::Failed {
-                what: "flush",
-                reason,
-            }));
+            return Err(self.stop(KvError::Failed { what: "flush", reason }));
         }
         self.small_files.look();
         Ok(())
@@ -291,16 +242,13 @@ impl Kv for RocksKv {
         for cf in CFS {
             let family = self.family(cf);
             // A property RocksDB cannot give counts as 0: statistics must not fail a store.
-            let int =
-                |value: Result<Option<u64>, rocksdb::Error>| value.ok().flatten().unwrap_or(0);
+            let int = |value: Result<Option<u64>, rocksdb::Error>| value.ok().flatten().unwrap_or(0);
             let mut s = self.events.counters(cf as usize);
             s.table_bytes = self.db.get_column_family_metadata_cf(family).size;
             if self.blobs {
                 s.table_bytes += int(self.db.property_int_value_cf(family, LIVE_BLOB_FILE_SIZE));
             }
-            s.memtable_bytes = int(self
-                .db
-                .property_int_value_cf(family, CUR_SIZE_ALL_MEM_TABLES));
+            s.memtable_bytes = int(self.db.property_int_value_cf(family, CUR_SIZE_ALL_MEM_TABLES));
             stats.by_cf[cf as usize] = s;
         }
         stats
@@ -309,28 +257,19 @@ impl Kv for RocksKv {
 
 impl std::fmt::Debug for RocksKv {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RocksKv")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        f.debug_struct("RocksKv").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 /// Whether `path` holds a store, or remains of one.
 fn holds_store(path: &Path) -> bool {
-    std::fs::read_dir(path)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .any(|entry| {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            name == "CURRENT" || name.starts_with("MANIFEST-") || name.ends_with(".sst")
-        })
+    std::fs::read_dir(path).into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name == "CURRENT" || name.starts_with("MANIFEST-") || name.ends_with(".sst")
+    })
 }
 
 fn io_failed(what: &'static str, path: &Path, e: &std::io::Error) -> KvError {
-    KvError::Failed {
-        what,
-        reason: format!("{}: {e}", path.display()),
-    }
+    KvError::Failed { what, reason: format!("{}: {e}", path.display()) }
 }

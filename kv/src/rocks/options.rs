@@ -4,8 +4,8 @@ use super::config::{Compaction, Compression, RocksConfig};
 use crate::traits::Cf;
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, ChecksumType, DBCompactionStyle,
-    DBCompressionType, DataBlockIndexType, LogLevel, Options,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ChecksumType, DBCompactionStyle, DBCompressionType,
+    DataBlockIndexType, LogLevel, Options,
 };
 
 /// Newest format of table files that the bundled RocksDB writes by default.
@@ -75,9 +75,7 @@ pub(super) fn family(cfg: &RocksConfig, cf: Cf, cache: &Cache) -> Options {
             o.set_compaction_style(DBCompactionStyle::Level);
             o.set_level_compaction_dynamic_level_bytes(true);
             o.set_max_bytes_for_level_base(
-                cfg.write_buffer_bytes[n]
-                    .saturating_mul(u64::from(merge))
-                    .saturating_mul(LEVEL_BASE_FLUSHES),
+                cfg.write_buffer_bytes[n].saturating_mul(u64::from(merge)).saturating_mul(LEVEL_BASE_FLUSHES),
             );
         }
         Compaction::Universal => o.set_compaction_style(DBCompactionStyle::Universal),

@@ -26,24 +26,8 @@ pub(super) struct SmallFiles {
 impl SmallFiles {
     /// What is there now does not count.
     pub(super) fn before_opening(dir: &Path) -> SmallFiles {
-        let files = sizes(dir)
-            .map(|(name, bytes)| {
-                (
-                    name,
-                    Seen {
-                        before_bytes: bytes,
-                        now_bytes: bytes,
-                    },
-                )
-            })
-            .collect();
-        SmallFiles {
-            dir: dir.to_owned(),
-            state: Mutex::new(State {
-                files,
-                gone_bytes: 0,
-            }),
-        }
+        let files = sizes(dir).map(|(name, bytes)| (name, Seen { before_bytes: bytes, now_bytes: bytes })).collect();
+        SmallFiles { dir: dir.to_owned(), state: Mutex::new(State { files, gone_bytes: 0 }) }
     }
 
     /// Looks at the files and gives the bytes written to them so far.
@@ -59,32 +43,21 @@ impl SmallFiles {
             there
         });
         for (name, bytes) in now {
-            let seen = files.entry(name).or_insert(Seen {
-                before_bytes: 0,
-                now_bytes: 0,
-            });
+            let seen = files.entry(name).or_insert(Seen { before_bytes: 0, now_bytes: 0 });
             seen.now_bytes = seen.now_bytes.max(bytes);
         }
-        *gone_bytes
-            + files
-                .values()
-                .map(|s| s.now_bytes - s.before_bytes)
-                .sum::<u64>()
+        *gone_bytes + files.values().map(|s| s.now_bytes - s.before_bytes).sum::<u64>()
     }
 }
 
 /// An unreadable folder has no small files: this feeds a statistic, and RocksDB itself will report
 /// the folder.
 fn sizes(dir: &Path) -> impl Iterator<Item = (String, u64)> {
-    std::fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let small = name.starts_with("MANIFEST-") || name.starts_with("OPTIONS-");
-            small.then(|| Some((name, entry.metadata().ok()?.len())))?
-        })
+    std::fs::read_dir(dir).into_iter().flatten().flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let small = name.starts_with("MANIFEST-") || name.starts_with("OPTIONS-");
+        small.then(|| Some((name, entry.metadata().ok()?.len())))?
+    })
 }
 
 #[cfg(test)]
@@ -95,8 +68,7 @@ mod tests {
     #[test]
     fn growth_is_counted_and_kept_when_a_file_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let file =
-            |name: &str, bytes: usize| fs::write(dir.path().join(name), vec![0; bytes]).unwrap();
+        let file = |name: &str, bytes: usize| fs::write(dir.path().join(name), vec![0; bytes]).unwrap();
         file("MANIFEST-000001", 100);
         file("000002.sst", 5000);
         let small = SmallFiles::before_opening(dir.path());

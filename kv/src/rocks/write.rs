@@ -49,9 +49,7 @@ impl RocksKv {
         for family in families.into_iter().flatten() {
             batch.put_cf(family, MARKER_KEY, marker);
         }
-        self.db
-            .write_opt(batch, &self.write_options)
-            .map_err(|e| self.stop(error::failed("write", e)))
+        self.db.write_opt(batch, &self.write_options).map_err(|e| self.stop(error::failed("write", e)))
     }
 
     /// Deletes the keys of a small range one by one: those in the store, found by a bounded
@@ -66,19 +64,13 @@ impl RocksKv {
         from: &[u8],
         to: &[u8],
     ) -> Result<(), KvError> {
-        let from = if from == MARKER_KEY {
-            iter::FIRST_KEY
-        } else {
-            from
-        };
+        let from = if from == MARKER_KEY { iter::FIRST_KEY } else { from };
         if from >= to {
             return Ok(());
         }
         let put_before = || {
             earlier.iter().filter_map(|op| match op {
-                KvOp::Put { cf: c, key, .. } if *c == cf && key[..] >= *from && key[..] < *to => {
-                    Some(key.as_slice())
-                }
+                KvOp::Put { cf: c, key, .. } if *c == cf && key[..] >= *from && key[..] < *to => Some(key.as_slice()),
                 _ => None,
             })
         };
@@ -98,12 +90,7 @@ impl RocksKv {
     }
 
     /// The keys of `from..to` in the store, or `None` if they are too many.
-    fn small_range(
-        &self,
-        family: &ColumnFamily,
-        from: &[u8],
-        to: &[u8],
-    ) -> Result<Option<Vec<Vec<u8>>>, KvError> {
+    fn small_range(&self, family: &ColumnFamily, from: &[u8], to: &[u8]) -> Result<Option<Vec<Vec<u8>>>, KvError> {
         let mut o = ReadOptions::default();
         o.set_max_skippable_internal_keys(RANGE_DELETE_SKIPS_MAX);
         let mut keys = Vec::new();

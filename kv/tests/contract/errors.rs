@@ -10,9 +10,7 @@ fn closed_store() -> (tempfile::TempDir, PathBuf, RocksConfig) {
     let dir = tempfile::tempdir().unwrap();
     let (cfg, path) = (config(dir.path()), dir.path().join("kv"));
     let kv = RocksKv::create(&path, &cfg).unwrap();
-    let ops: Vec<KvOp> = (0..1000)
-        .map(|n| put(Cf::Onode, format!("{n:05}"), vec![n as u8; 100]))
-        .collect();
+    let ops: Vec<KvOp> = (0..1000).map(|n| put(Cf::Onode, format!("{n:05}"), vec![n as u8; 100])).collect();
     kv.write(&ops, 1).unwrap();
     kv.flush().unwrap();
     drop(kv);
@@ -58,18 +56,9 @@ fn creating_over_a_store_changes_nothing() {
     let (_dir, path, cfg) = closed_store();
     let before = files(&path, |_| true);
     let e = RocksKv::create(&path, &cfg).unwrap_err();
-    assert!(
-        matches!(&e, KvError::Missing { reason } if reason.contains("already")),
-        "{e}"
-    );
+    assert!(matches!(&e, KvError::Missing { reason } if reason.contains("already")), "{e}");
     assert_eq!(files(&path, |_| true), before);
-    assert_eq!(
-        RocksKv::open(&path, &cfg)
-            .unwrap()
-            .marker(Cf::Onode)
-            .unwrap(),
-        1
-    );
+    assert_eq!(RocksKv::open(&path, &cfg).unwrap().marker(Cf::Onode).unwrap(), 1);
 }
 
 #[test]
@@ -95,27 +84,15 @@ fn damaged_current_manifest_or_missing_table_is_said_when_opening() {
         ("sst", |f| fs::remove_file(f).unwrap()),
         ("sst", |f| {
             let len = fs::metadata(f).unwrap().len();
-            fs::File::options()
-                .write(true)
-                .open(f)
-                .unwrap()
-                .set_len(len / 2)
-                .unwrap();
+            fs::File::options().write(true).open(f).unwrap().set_len(len / 2).unwrap();
         }),
     ];
     for (n, (name, damage)) in damages.into_iter().enumerate() {
         let (_dir, path, cfg) = closed_store();
-        let found = if name == "sst" {
-            files(&path, |f| f.ends_with(".sst"))
-        } else {
-            files(&path, starts(name))
-        };
+        let found = if name == "sst" { files(&path, |f| f.ends_with(".sst")) } else { files(&path, starts(name)) };
         damage(found.last().unwrap());
         let e = RocksKv::open(&path, &cfg).unwrap_err();
-        assert!(
-            matches!(e, KvError::Damaged { .. }),
-            "damage {n} of {name}: {e}"
-        );
+        assert!(matches!(e, KvError::Damaged { .. }), "damage {n} of {name}: {e}");
     }
 }
 
@@ -123,9 +100,7 @@ fn damaged_current_manifest_or_missing_table_is_said_when_opening() {
 fn flipped_bits_of_a_table_are_an_error_never_a_wrong_value() {
     let size = {
         let (_dir, path, _) = closed_store();
-        fs::metadata(&files(&path, |f| f.ends_with(".sst"))[0])
-            .unwrap()
-            .len() as usize
+        fs::metadata(&files(&path, |f| f.ends_with(".sst"))[0]).unwrap().len() as usize
     };
     let mut seen = 0;
     for at in (0..size).step_by(size / 40) {
@@ -144,10 +119,7 @@ fn flipped_bits_of_a_table_are_an_error_never_a_wrong_value() {
         for entry in kv.iter(Cf::Onode, b"", END) {
             match entry {
                 Ok((k, v)) => {
-                    assert_eq!(
-                        (k, v),
-                        (format!("{count:05}").into_bytes(), vec![count as u8; 100])
-                    );
+                    assert_eq!((k, v), (format!("{count:05}").into_bytes(), vec![count as u8; 100]));
                     count += 1;
                 }
                 Err(e) => {
@@ -157,10 +129,7 @@ fn flipped_bits_of_a_table_are_an_error_never_a_wrong_value() {
             }
         }
         // Bits that no iterator reads (filters, properties, padding) may stay unseen here.
-        assert!(
-            damaged || count == 1000,
-            "byte {at}: ended after {count} entries without an error"
-        );
+        assert!(damaged || count == 1000, "byte {at}: ended after {count} entries without an error");
         for n in 0..1000 {
             match kv.get(Cf::Onode, format!("{n:05}").as_bytes()) {
                 Ok(value) => assert_eq!(value, Some(vec![n as u8; 100]), "byte {at}"),
@@ -200,15 +169,9 @@ fn a_failure_in_the_background_stops_the_store() {
     fs::remove_dir_all(&path).unwrap();
     // Memtables fill up, their flush fails, and a write must say so before long.
     let e = (1..100_000)
-        .find_map(|lsn| {
-            kv.write(&[put(Cf::Extent, format!("{lsn}"), [7; 1000])], lsn)
-                .err()
-        })
+        .find_map(|lsn| kv.write(&[put(Cf::Extent, format!("{lsn}"), [7; 1000])], lsn).err())
         .expect("writes went on after the background failed");
-    assert!(
-        matches!(&e, KvError::Failed { reason, .. } if reason.contains("No such file")),
-        "{e}"
-    );
+    assert!(matches!(&e, KvError::Failed { reason, .. } if reason.contains("No such file")), "{e}");
     assert!(matches!(kv.flush(), Err(KvError::Failed { .. })));
 }
 
@@ -218,10 +181,7 @@ fn a_path_that_is_a_file_is_refused_with_its_name() {
     let path = dir.path().join("file");
     fs::write(&path, "").unwrap();
     let e = RocksKv::create(&path, &config(dir.path())).unwrap_err();
-    assert!(
-        matches!(&e, KvError::Failed { reason, .. } if reason.contains("file")),
-        "{e}"
-    );
+    assert!(matches!(&e, KvError::Failed { reason, .. } if reason.contains("file")), "{e}");
 }
 
 #[test]
@@ -233,17 +193,10 @@ fn a_file_system_without_o_direct_is_named_with_the_way_out() {
     } else {
         let dir = tempfile::tempdir_in(shm).unwrap();
         let e = RocksKv::create(&dir.path().join("kv"), &RocksConfig::default()).unwrap_err();
-        assert!(
-            matches!(&e, KvError::Failed { reason, .. } if reason.contains("direct_reads")),
-            "{e}"
-        );
+        assert!(matches!(&e, KvError::Failed { reason, .. } if reason.contains("direct_reads")), "{e}");
     }
     let dir = tempfile::tempdir().unwrap();
-    let cfg = RocksConfig {
-        direct_reads: false,
-        direct_flush: false,
-        ..RocksConfig::default()
-    };
+    let cfg = RocksConfig { direct_reads: false, direct_flush: false, ..RocksConfig::default() };
     let kv = RocksKv::create(&dir.path().join("kv"), &cfg).unwrap();
     kv.write(&[put(Cf::Meta, "a", "1")], 1).unwrap();
     kv.flush().unwrap();

@@ -27,20 +27,14 @@ impl Model {
 
     fn range(&self, cf: Cf, lower: &[u8], upper: &[u8]) -> Entries {
         let inside = |k: &Vec<u8>| k[..] >= *lower && k[..] < *upper;
-        self.by_cf[cf as usize]
-            .iter()
-            .filter(|(k, _)| inside(k))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect()
+        self.by_cf[cf as usize].iter().filter(|(k, _)| inside(k)).map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 }
 
 /// Few keys of few lengths, so that operations meet.
 fn key(rng: &mut StdRng) -> Vec<u8> {
     let len = [1, 1, 2, 2, 3][rng.random_range(0..5)];
-    (0..len)
-        .map(|_| [0, 1, b'a', b'b', b'c', 0xfe, 0xff][rng.random_range(0..7)])
-        .collect()
+    (0..len).map(|_| [0, 1, b'a', b'b', b'c', 0xfe, 0xff][rng.random_range(0..7)]).collect()
 }
 
 fn op(rng: &mut StdRng) -> KvOp {
@@ -52,11 +46,7 @@ fn op(rng: &mut StdRng) -> KvOp {
         }
         6..8 => delete(cf, key(rng)),
         _ => {
-            let from = if rng.random_bool(0.1) {
-                Vec::new()
-            } else {
-                key(rng)
-            };
+            let from = if rng.random_bool(0.1) { Vec::new() } else { key(rng) };
             delete_range(cf, from, key(rng))
         }
     }
@@ -65,10 +55,7 @@ fn op(rng: &mut StdRng) -> KvOp {
 fn check(kv: &dyn Kv, model: &Model, rng: &mut StdRng) {
     for _ in 0..5 {
         let (cf, k) = (CFS[rng.random_range(0..5)], key(rng));
-        assert_eq!(
-            kv.get(cf, &k).unwrap(),
-            model.by_cf[cf as usize].get(&k).cloned()
-        );
+        assert_eq!(kv.get(cf, &k).unwrap(), model.by_cf[cf as usize].get(&k).cloned());
         let upper = key(rng);
         assert_eq!(range(kv, cf, &k, &upper), model.range(cf, &k, &upper));
     }

@@ -15,9 +15,7 @@ fn bytes_of(path: &Path, suffix: &str) -> u64 {
 }
 
 fn fill(cf: Cf, from: u64, count: u64, bytes: usize) -> Vec<KvOp> {
-    (from..from + count)
-        .map(|n| put(cf, format!("{n:08}"), vec![n as u8; bytes]))
-        .collect()
+    (from..from + count).map(|n| put(cf, format!("{n:08}"), vec![n as u8; bytes])).collect()
 }
 
 #[test]
@@ -45,23 +43,14 @@ fn flush_bytes_are_the_bytes_of_the_table_files() {
     let path = dir.path().join("kv");
     let kv = RocksKv::create(&path, &config(dir.path())).unwrap();
     for (lsn, cf) in CFS.into_iter().enumerate() {
-        kv.write(&fill(cf, 0, 500 * (lsn as u64 + 1), 100), lsn as u64 + 1)
-            .unwrap();
+        kv.write(&fill(cf, 0, 500 * (lsn as u64 + 1), 100), lsn as u64 + 1).unwrap();
     }
     kv.flush().unwrap();
     let stats = kv.stats();
     let flushed: u64 = stats.by_cf.iter().map(|s| s.flush_bytes).sum();
     assert_eq!(flushed, bytes_of(&path, ".sst"));
-    assert_eq!(
-        flushed,
-        stats.by_cf.iter().map(|s| s.table_bytes).sum::<u64>()
-    );
-    assert!(
-        stats
-            .by_cf
-            .iter()
-            .all(|s| s.flushes == 1 && s.compactions == 0)
-    );
+    assert_eq!(flushed, stats.by_cf.iter().map(|s| s.table_bytes).sum::<u64>());
+    assert!(stats.by_cf.iter().all(|s| s.flushes == 1 && s.compactions == 0));
     assert!(stats.by_cf[4].flush_bytes > 4 * stats.by_cf[0].flush_bytes);
     assert!(stats.other_bytes > 0);
     assert_eq!(stats.log_bytes, 0);
@@ -73,10 +62,8 @@ fn compaction_bytes_are_counted_by_family_and_agree_with_the_totals() {
     let kv = RocksKv::create(&dir.path().join("kv"), &config(dir.path())).unwrap();
     for round in 1..=6u64 {
         // Each round overwrites half of the one before, so that no table can just be moved.
-        kv.write(&fill(Cf::Extent, round * 1000, 2000, 150), round)
-            .unwrap();
-        kv.write(&fill(Cf::Omap, round * 10, 20, 4000), round)
-            .unwrap();
+        kv.write(&fill(Cf::Extent, round * 1000, 2000, 150), round).unwrap();
+        kv.write(&fill(Cf::Omap, round * 10, 20, 4000), round).unwrap();
         kv.flush().unwrap();
     }
     kv.compact().unwrap();
@@ -84,23 +71,14 @@ fn compaction_bytes_are_counted_by_family_and_agree_with_the_totals() {
     for cf in [Cf::Extent, Cf::Omap] {
         let s = stats.by_cf[cf as usize];
         assert_eq!(s.flushes, 6);
-        assert!(
-            s.compactions >= 1 && s.compaction_bytes >= s.table_bytes,
-            "{s:?}"
-        );
+        assert!(s.compactions >= 1 && s.compaction_bytes >= s.table_bytes, "{s:?}");
     }
     assert_eq!(stats.by_cf[Cf::Onode as usize].compactions, 0);
     let (flushed, compacted) = kv.written_bytes_total();
     // RocksDB's totals take in what the same threads append to the manifest.
     let sum = |bytes: fn(&CfStats) -> u64| stats.by_cf.iter().map(bytes).sum::<u64>();
-    for (counted, total) in [
-        (sum(|s| s.flush_bytes), flushed),
-        (sum(|s| s.compaction_bytes), compacted),
-    ] {
-        assert!(
-            counted <= total && total - counted < 16 << 10,
-            "{counted} of {total}"
-        );
+    for (counted, total) in [(sum(|s| s.flush_bytes), flushed), (sum(|s| s.compaction_bytes), compacted)] {
+        assert!(counted <= total && total - counted < 16 << 10, "{counted} of {total}");
     }
 }
 
@@ -130,10 +108,7 @@ fn blob_files_and_compression_and_universal_compaction_work() {
     drop(kv);
     let kv = RocksKv::open(&path, &cfg).unwrap();
     assert_eq!(range(&kv, Cf::Omap, b"", END).len(), 150);
-    assert_eq!(
-        kv.get(Cf::Omap, b"00000149").unwrap(),
-        Some(vec![149; 4000])
-    );
+    assert_eq!(kv.get(Cf::Omap, b"00000149").unwrap(), Some(vec![149; 4000]));
 }
 
 #[test]
@@ -141,14 +116,7 @@ fn log_bytes_grow_only_when_the_log_is_on() {
     let dir = tempfile::tempdir().unwrap();
     for log in [false, true] {
         let path = dir.path().join(format!("{log}"));
-        let kv = RocksKv::create(
-            &path,
-            &RocksConfig {
-                log,
-                ..config(dir.path())
-            },
-        )
-        .unwrap();
+        let kv = RocksKv::create(&path, &RocksConfig { log, ..config(dir.path()) }).unwrap();
         kv.write(&fill(Cf::Extent, 0, 100, 150), 1).unwrap();
         let got = kv.stats().log_bytes;
         assert_eq!(got >= 15_000, log, "{got}");

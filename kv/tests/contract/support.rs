@@ -12,25 +12,15 @@ pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 /// Small caches; buffered I/O where the temporary folder's file system refuses O_DIRECT.
 pub fn config(dir: &Path) -> RocksConfig {
     let direct = takes_direct_io(dir);
-    RocksConfig {
-        block_cache_bytes: 8 << 20,
-        direct_reads: direct,
-        direct_flush: direct,
-        ..RocksConfig::default()
-    }
+    RocksConfig { block_cache_bytes: 8 << 20, direct_reads: direct, direct_flush: direct, ..RocksConfig::default() }
 }
 
 pub fn takes_direct_io(dir: &Path) -> bool {
     use std::os::unix::fs::OpenOptionsExt;
     const O_DIRECT: i32 = 0o40000;
     let probe = dir.join("direct-io-probe");
-    let taken = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .custom_flags(O_DIRECT)
-        .open(&probe)
-        .is_ok();
+    let taken =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).custom_flags(O_DIRECT).open(&probe).is_ok();
     let _absent_if_refused = std::fs::remove_file(&probe);
     taken
 }
@@ -43,26 +33,15 @@ pub fn on_both(test: impl Fn(&dyn Kv)) {
 }
 
 pub fn put(cf: Cf, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> KvOp {
-    KvOp::Put {
-        cf,
-        key: key.into(),
-        value: value.into(),
-    }
+    KvOp::Put { cf, key: key.into(), value: value.into() }
 }
 
 pub fn delete(cf: Cf, key: impl Into<Vec<u8>>) -> KvOp {
-    KvOp::Delete {
-        cf,
-        key: key.into(),
-    }
+    KvOp::Delete { cf, key: key.into() }
 }
 
 pub fn delete_range(cf: Cf, from: impl Into<Vec<u8>>, to: impl Into<Vec<u8>>) -> KvOp {
-    KvOp::DeleteRange {
-        cf,
-        from: from.into(),
-        to: to.into(),
-    }
+    KvOp::DeleteRange { cf, from: from.into(), to: to.into() }
 }
 
 pub fn range(kv: &dyn Kv, cf: Cf, lower: &[u8], upper: &[u8]) -> Entries {
@@ -71,10 +50,7 @@ pub fn range(kv: &dyn Kv, cf: Cf, lower: &[u8], upper: &[u8]) -> Entries {
 
 pub fn keys(kv: &dyn Kv, cf: Cf) -> Vec<String> {
     let entries = range(kv, cf, b"", END);
-    entries
-        .into_iter()
-        .map(|(k, _)| String::from_utf8(k).unwrap())
-        .collect()
+    entries.into_iter().map(|(k, _)| String::from_utf8(k).unwrap()).collect()
 }
 
 pub fn everything(kv: &dyn Kv) -> [Entries; 5] {
@@ -97,10 +73,8 @@ pub fn copy_folder(from: &Path, to: &Path) {
 /// The seed of a random test: LODESTORE_SEED if set; printed, and shown when the test fails.
 pub fn seed() -> u64 {
     let fresh = || RandomState::new().hash_one("seed");
-    let seed = std::env::var("LODESTORE_SEED").map_or_else(
-        |_| fresh(),
-        |s| s.parse().expect("LODESTORE_SEED is a number"),
-    );
+    let seed =
+        std::env::var("LODESTORE_SEED").map_or_else(|_| fresh(), |s| s.parse().expect("LODESTORE_SEED is a number"));
     println!("LODESTORE_SEED={seed}");
     seed
 }

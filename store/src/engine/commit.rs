@@ -230,7 +230,8 @@ impl Engine {
             match outcome {
                 Outcome::Ready(plan) => plan.taken.iter().for_each(|r| self.alloc.release(*r)),
                 Outcome::NeedBlocks(slots) => {
-                    let mut q = std::mem::replace(&mut self.queue[i], Queued::new(0, 0, Transaction::new(), Vec::new()));
+                    let mut q =
+                        std::mem::replace(&mut self.queue[i], Queued::new(0, 0, Transaction::new(), Vec::new()));
                     self.fetch(&mut q, slots);
                     self.queue[i] = q;
                 }

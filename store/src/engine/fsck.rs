@@ -92,12 +92,20 @@ impl fmt::Display for FsckError {
         match self {
             FsckError::Data { oid, offset, why } => write!(f, "object {oid} offset {offset}: {why}"),
             FsckError::Metadata { what, why } => write!(f, "{what}: {why}"),
-            FsckError::DoubleUse { oid, offset, place } => write!(f, "object {oid} offset {offset}: block at {place} belongs to another object too"),
-            FsckError::UsedButFree { oid, offset } => write!(f, "object {oid} offset {offset}: its block is marked free"),
+            FsckError::DoubleUse { oid, offset, place } => {
+                write!(f, "object {oid} offset {offset}: block at {place} belongs to another object too")
+            }
+            FsckError::UsedButFree { oid, offset } => {
+                write!(f, "object {oid} offset {offset}: its block is marked free")
+            }
             FsckError::Leaked { blocks } => write!(f, "{blocks} blocks are marked used and belong to nothing"),
-            FsckError::RefCount { place, recorded, found } => write!(f, "block at {place}: reference count {recorded}, {found} owners found"),
+            FsckError::RefCount { place, recorded, found } => {
+                write!(f, "block at {place}: reference count {recorded}, {found} owners found")
+            }
             FsckError::Stray { key } => write!(f, "stray key {key}"),
-            FsckError::Totals { what, recorded, found } => write!(f, "number of {what}: {recorded} recorded, {found} found"),
+            FsckError::Totals { what, recorded, found } => {
+                write!(f, "number of {what}: {recorded} recorded, {found} found")
+            }
         }
     }
 }
@@ -180,7 +188,10 @@ impl Engine {
                 Ok(o) => {
                     let twice = f.names.contains_key(&o.nid) || (o.omap != 0 && !f.omaps.insert(o.omap));
                     if twice || o.nid.max(o.omap) >= self.meta.ids().1.max(self.meta.ids().0) {
-                        let why = format!("object number {} or omap number {} is used twice or was never given out", o.nid, o.omap);
+                        let why = format!(
+                            "object number {} or omap number {} is used twice or was never given out",
+                            o.nid, o.omap
+                        );
                         f.error(FsckError::Metadata { what: format!("object {oid}"), why });
                     }
                     f.names.insert(o.nid, (oid, o.size));
@@ -206,7 +217,10 @@ impl Engine {
             let chunk = match Chunk::decode(&v) {
                 Ok(c) => c,
                 Err(e) => {
-                    f.error(FsckError::Metadata { what: format!("object {oid} extent map chunk {index}"), why: e.to_string() });
+                    f.error(FsckError::Metadata {
+                        what: format!("object {oid} extent map chunk {index}"),
+                        why: e.to_string(),
+                    });
                     continue;
                 }
             };
@@ -216,11 +230,17 @@ impl Engine {
                 f.report.blocks += 1;
                 let what = || format!("object {oid} offset {offset}");
                 if slot.place >= usable {
-                    f.error(FsckError::Metadata { what: what(), why: format!("block {} is beyond the space", slot.place) });
+                    f.error(FsckError::Metadata {
+                        what: what(),
+                        why: format!("block {} is beyond the space", slot.place),
+                    });
                     continue;
                 }
                 if offset >= size {
-                    f.error(FsckError::Metadata { what: what(), why: format!("lies behind the object's end at {size}") });
+                    f.error(FsckError::Metadata {
+                        what: what(),
+                        why: format!("lies behind the object's end at {size}"),
+                    });
                 }
                 let (word, bit) = ((slot.place / 64) as usize, 1u64 << (slot.place % 64));
                 let again = seen[word] & bit != 0;
@@ -277,9 +297,10 @@ impl Engine {
             let (k, v) = entry?;
             match (key::parse_shared(&k), Region::decode(&v)) {
                 (Ok(region), Ok(r)) => drop(recorded.insert(region, r)),
-                (Err(e), _) | (_, Err(e)) => {
-                    f.error(FsckError::Metadata { what: format!("reference counts {}", k.escape_ascii()), why: e.to_string() })
-                }
+                (Err(e), _) | (_, Err(e)) => f.error(FsckError::Metadata {
+                    what: format!("reference counts {}", k.escape_ascii()),
+                    why: e.to_string(),
+                }),
             }
         }
         let mut right: BTreeMap<u64, Region> = BTreeMap::new();
@@ -299,7 +320,8 @@ impl Engine {
                 let (a, b) = (count(have), count(want));
                 if a != b {
                     let place = region * shared::REGION_BLOCKS + u64::from(i);
-                    let place = if place < self.alloc.total() { self.place_name(place) } else { format!("block {place}") };
+                    let place =
+                        if place < self.alloc.total() { self.place_name(place) } else { format!("block {place}") };
                     f.error(FsckError::RefCount { place, recorded: a, found: b });
                 }
             }
@@ -321,7 +343,10 @@ impl Engine {
                 Ok((_, user)) => {
                     f.report.omap_keys += u64::from(user.is_some());
                     if let Err(e) = crate::format::small::decode_bytes(v) {
-                        f.error(FsckError::Metadata { what: format!("omap key {}", k.escape_ascii()), why: e.to_string() });
+                        f.error(FsckError::Metadata {
+                            what: format!("omap key {}", k.escape_ascii()),
+                            why: e.to_string(),
+                        });
                     }
                 }
                 Err(e) => f.error(FsckError::Metadata { what: "omap".into(), why: e.to_string() }),
@@ -331,7 +356,9 @@ impl Engine {
     }
 
     fn check_totals(&mut self, f: &mut Found) -> Result<(), Error> {
-        for (what, recorded, found) in [("objects", self.objects, f.report.objects), ("mapped blocks", self.stored, f.report.blocks)] {
+        for (what, recorded, found) in
+            [("objects", self.objects, f.report.objects), ("mapped blocks", self.stored, f.report.blocks)]
+        {
             if recorded != found {
                 f.error(FsckError::Totals { what, recorded, found });
             }
@@ -366,7 +393,8 @@ impl Found {
 
     fn stray(&mut self, cf: Cf, k: Vec<u8>) {
         if self.unreadable {
-            let (what, why) = (format!("{} {}", cf.name(), k.escape_ascii()), "may belong to an object that cannot be read");
+            let (what, why) =
+                (format!("{} {}", cf.name(), k.escape_ascii()), "may belong to an object that cannot be read");
             return self.error(FsckError::Metadata { what, why: why.into() });
         }
         self.error(FsckError::Stray { key: format!("{} {}", cf.name(), k.escape_ascii()) });

@@ -29,7 +29,13 @@ impl Engine {
     /// Makes the files of a store on `disk` (those that are there already, such as links to block
     /// devices, are taken as they are if large enough), pre-writes log and data space, and writes
     /// the superblock. `kv` must be empty.
-    pub fn mkfs(disk: &mut dyn Disk, kv: &dyn Kv, layout: &Layout, uuid: [u8; 16], progress: Progress<'_>) -> Result<(), Error> {
+    pub fn mkfs(
+        disk: &mut dyn Disk,
+        kv: &dyn Kv,
+        layout: &Layout,
+        uuid: [u8; 16],
+        progress: Progress<'_>,
+    ) -> Result<(), Error> {
         check(layout)?;
         let mut data = Vec::new();
         for (n, len) in layout.data.iter().enumerate() {

@@ -33,10 +33,10 @@ use crate::txn::{Op, Transaction};
 use crate::types::{CollectionId, Lsn, ObjectId};
 
 pub use background::{Job, JobDone};
+use commit::{Durable, Group, Queued};
 pub use fsck::{FsckError, FsckReport};
 pub use mkfs::{LOG_FILE, data_file};
 pub(crate) use mount::read_superblock as check_superblock;
-use commit::{Durable, Group, Queued};
 use read::Reading;
 
 /// A completion.
@@ -189,7 +189,9 @@ impl Engine {
         for (c, op) in txn.ops() {
             match op {
                 Op::MakeCollection { .. } | Op::RemoveCollection => objects.push(key::collection(*c)),
-                Op::Split { to, .. } | Op::Merge { to, .. } => objects.extend([key::collection(*c), key::collection(*to)]),
+                Op::Split { to, .. } | Op::Merge { to, .. } => {
+                    objects.extend([key::collection(*c), key::collection(*to)])
+                }
                 _ => {}
             }
         }

@@ -50,7 +50,13 @@ impl Engine {
         }
         let log_file = open(&mut *disk, LOG_FILE, superblock.layout.log)?;
         let mut ring = disk.ring(config.depth.max(8))?;
-        let mut replay = Replay { ring: &mut *ring, kv: &*kv, data: &data, counters: Counters::default(), ledger: Ledger::default() };
+        let mut replay = Replay {
+            ring: &mut *ring,
+            kv: &*kv,
+            data: &data,
+            counters: Counters::default(),
+            ledger: Ledger::default(),
+        };
         // After a mere kill, what was written but not flushed is still to be seen. Nothing may be
         // done because of it before it is durable: a power failure could take it back.
         let all = data.iter().map(|d| d.file.mask()).fold(log_file.mask(), |a, b| a | b);
@@ -136,11 +142,16 @@ impl Engine {
 
 pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, Error> {
     let file = disk.open(FILE).map_err(|e| match e.errno {
-        libc::ENOENT => Error::Mount(format!("no file '{FILE}' here: this is not a lodestore store; make one with mkfs, or check the path")),
+        libc::ENOENT => Error::Mount(format!(
+            "no file '{FILE}' here: this is not a lodestore store; make one with mkfs, or check the path"
+        )),
         _ => e.into(),
     })?;
     if disk.len(file) < BLOCK_LEN {
-        return Err(Error::Mount(format!("file '{FILE}' has {} bytes, {BLOCK_LEN} are needed: mkfs did not finish, or it was cut", disk.len(file))));
+        return Err(Error::Mount(format!(
+            "file '{FILE}' has {} bytes, {BLOCK_LEN} are needed: mkfs did not finish, or it was cut",
+            disk.len(file)
+        )));
     }
     let mut ring = disk.ring(1)?;
     let buf = AlignedBuf::zeroed(BLOCK_LEN as usize);
@@ -152,18 +163,26 @@ pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, Error> 
 fn check_uuid(kv: &dyn Kv, uuid: [u8; 16]) -> Result<(), Error> {
     match kv.get(Cf::Meta, key::UUID)? {
         Some(v) if small::decode_bytes(v.clone())? == uuid => Ok(()),
-        Some(_) => Err(Error::Mount("the key-value store belongs to another store; nothing was changed, check where 'kv' leads".into())),
-        None => Err(Error::Mount("the key-value store is that of no store; nothing was changed, check where 'kv' leads".into())),
+        Some(_) => Err(Error::Mount(
+            "the key-value store belongs to another store; nothing was changed, check where 'kv' leads".into(),
+        )),
+        None => Err(Error::Mount(
+            "the key-value store is that of no store; nothing was changed, check where 'kv' leads".into(),
+        )),
     }
 }
 
 fn open(disk: &mut dyn Disk, name: &str, len: u64) -> Result<lodestore_aio::FileId, Error> {
     let file = disk.open(name).map_err(|e| match e.errno {
-        libc::ENOENT => Error::Mount(format!("file '{name}' of the store is missing; nothing was changed, put it back")),
+        libc::ENOENT => {
+            Error::Mount(format!("file '{name}' of the store is missing; nothing was changed, put it back"))
+        }
         _ => e.into(),
     })?;
     match disk.len(file) {
-        have if have < len => Err(Error::Mount(format!("file '{name}' has {have} bytes, {len} are expected: it was shortened; nothing was changed"))),
+        have if have < len => Err(Error::Mount(format!(
+            "file '{name}' has {have} bytes, {len} are expected: it was shortened; nothing was changed"
+        ))),
         _ => Ok(file),
     }
 }

@@ -167,7 +167,9 @@ impl Engine {
             Read::OmapValues(c, oid, keys) => self.omap_values(c, &oid, &keys),
             Read::Omap(c, oid, range) => self.omap_page(c, &oid, &range),
             Read::List(c, start, end, max) => self.list(c, start.as_ref(), end.as_ref(), max),
-            Read::Collections => crate::meta::load_collections(&*self.kv).map(|all| Answer::Collections(all.into_iter().collect())),
+            Read::Collections => {
+                crate::meta::load_collections(&*self.kv).map(|all| Answer::Collections(all.into_iter().collect()))
+            }
             Read::StatFs => Ok(Answer::Space(self.statfs())),
         };
         self.events.push(Event::Answered { token: r.token, result: answer });
@@ -294,7 +296,13 @@ impl Engine {
         Ok(Answer::Entries(out, false))
     }
 
-    fn list(&mut self, c: CollectionId, start: Option<&ObjectId>, end: Option<&ObjectId>, max: usize) -> Result<Answer, Error> {
+    fn list(
+        &mut self,
+        c: CollectionId,
+        start: Option<&ObjectId>,
+        end: Option<&ObjectId>,
+        max: usize,
+    ) -> Result<Answer, Error> {
         let bits = *self.meta.collections().get(&c).ok_or(Error::NoCollection(c))?;
         let (mut from, mut to) = key::collection_range(c, bits);
         if let Some(s) = start {
@@ -343,7 +351,13 @@ impl Engine {
         self.groups.iter().map(|g| g.freed_blocks()).sum()
     }
 
-    fn begin_data(&mut self, r: &mut Reading, c: CollectionId, oid: &ObjectId, ranges: &[(u64, u64)]) -> Result<(), Error> {
+    fn begin_data(
+        &mut self,
+        r: &mut Reading,
+        c: CollectionId,
+        oid: &ObjectId,
+        ranges: &[(u64, u64)],
+    ) -> Result<(), Error> {
         let o = self.object(c, oid)?;
         (r.ranges, r.pieces, r.mismatch) = (Vec::new(), Vec::new(), false);
         let mut sum = 0u64;

@@ -68,7 +68,13 @@ impl Engine {
             })
             .collect();
         let parts: Vec<_> = gaps.chunks(PART_RUNS).map(snapshot::encode_runs).collect();
-        let head = Head { lsn: self.wal.last_durable(), parts: parts.len() as u32, objects: self.objects, stored: self.stored, used };
+        let head = Head {
+            lsn: self.wal.last_durable(),
+            parts: parts.len() as u32,
+            objects: self.objects,
+            stored: self.stored,
+            used,
+        };
         let put = |part: usize, value: Vec<u8>| KvOp::Put { cf: Cf::Meta, key: key::snapshot(part as u32), value };
         let mut ops = vec![put(0, head.encode())];
         // Those of an earlier, larger snapshot.

@@ -33,10 +33,9 @@ pub fn collection(c: CollectionId) -> Vec<u8> {
 /// Reverses [`collection`].
 pub fn parse_collection(key: &[u8]) -> Result<CollectionId, Error> {
     match key {
-        [COLLECTION, rest @ ..] if rest.len() == 12 => Ok(CollectionId {
-            pool: be64(&rest[..8]),
-            seed: be32(&rest[8..]),
-        }),
+        [COLLECTION, rest @ ..] if rest.len() == 12 => {
+            Ok(CollectionId { pool: be64(&rest[..8]), seed: be32(&rest[8..]) })
+        }
         _ => Err(damaged("collection key", key.escape_ascii())),
     }
 }

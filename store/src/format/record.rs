@@ -79,13 +79,17 @@ pub fn decode(body: &Bytes) -> Result<Record, Error> {
         [] => return Err(damaged("log record", "empty")),
     };
     let (wire, contents) = codec::decode_front::<Wire>("log record", head)?;
-    let family = |n: u8| Cf::from_u8(n).ok_or_else(|| damaged("log record", format_args!("column family {n} is not known here")));
+    let family = |n: u8| {
+        Cf::from_u8(n).ok_or_else(|| damaged("log record", format_args!("column family {n} is not known here")))
+    };
     let mut ops = Vec::with_capacity(wire.ops.len());
     for op in wire.ops {
         ops.push(match op {
             WireOp::Put(cf, key, value) => KvOp::Put { cf: family(cf)?, key: key.to_vec(), value: value.to_vec() },
             WireOp::Delete(cf, key) => KvOp::Delete { cf: family(cf)?, key: key.to_vec() },
-            WireOp::DeleteRange(cf, from, to) => KvOp::DeleteRange { cf: family(cf)?, from: from.to_vec(), to: to.to_vec() },
+            WireOp::DeleteRange(cf, from, to) => {
+                KvOp::DeleteRange { cf: family(cf)?, from: from.to_vec(), to: to.to_vec() }
+            }
         });
     }
     let mut at = body.len() - contents.len();
@@ -118,9 +122,8 @@ mod tests {
         let data = vec![DataRef { place: 7, blocks: 2, crc: 0x0102_0304 }];
         let deferred = vec![Deferred { place: 300, data: Bytes::from(vec![9; 8192]) }];
         let head = encode_head(&ops, &data, &[(300, 2)]);
-        let golden = [
-            1, 3, 0, 2, 2, 1, 2, 1, 3, 1, 1, 1, 4, 2, 3, 1, 5, 1, 6, 1, 7, 2, 0xfc, 4, 3, 2, 1, 1, 0xfb, 0x2c, 1, 2,
-        ];
+        let golden =
+            [1, 3, 0, 2, 2, 1, 2, 1, 3, 1, 1, 1, 4, 2, 3, 1, 5, 1, 6, 1, 7, 2, 0xfc, 4, 3, 2, 1, 1, 0xfb, 0x2c, 1, 2];
         assert_eq!(head, golden);
         let body = Bytes::from([&head[..], &deferred[0].data].concat());
         assert_eq!(decode(&body).unwrap(), Record { ops, data, deferred });

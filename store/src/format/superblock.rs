@@ -46,7 +46,9 @@ impl Superblock {
     pub fn decode(b: &[u8]) -> Result<Self, Error> {
         let mount = |s: String| Err(Error::Mount(s));
         if b.len() != BLOCK_LEN as usize || b[0..8] != MAGIC {
-            return mount(format!("file '{FILE}' is not that of a lodestore store; make one with mkfs, or check the path"));
+            return mount(format!(
+                "file '{FILE}' is not that of a lodestore store; make one with mkfs, or check the path"
+            ));
         }
         let u32_at = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("4 bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(b[at..at + 8].try_into().expect("8 bytes"));
@@ -59,7 +61,9 @@ impl Superblock {
         }
         let (got, expected) = (crc32c::crc32c(&b[..4092]), u32_at(4092));
         if got != expected || version == 0 {
-            return mount(format!("superblock is damaged: checksum {got:08x}, expected {expected:08x}; restore the file '{FILE}' from a backup"));
+            return mount(format!(
+                "superblock is damaged: checksum {got:08x}, expected {expected:08x}; restore the file '{FILE}' from a backup"
+            ));
         }
         let files = u32_at(12) as usize;
         if files == 0 || files > DATA_FILES_MAX {

@@ -69,7 +69,15 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub(super) fn clone_range(&mut self, c: CollectionId, from: &ObjectId, to: &ObjectId, from_offset: u64, len: u64, to_offset: u64) -> Result<(), Stop> {
+    pub(super) fn clone_range(
+        &mut self,
+        c: CollectionId,
+        from: &ObjectId,
+        to: &ObjectId,
+        from_offset: u64,
+        len: u64,
+        to_offset: u64,
+    ) -> Result<(), Stop> {
         let from_key = self.existing(c, from)?;
         end_of(from_offset, len)?;
         end_of(to_offset, len)?;

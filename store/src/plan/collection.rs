@@ -26,7 +26,10 @@ impl Planner<'_> {
     pub(super) fn make_collection(&mut self, c: CollectionId, bits: u8) -> Result<(), Stop> {
         limit("number of hash bits", u64::from(bits), 32)?;
         if c.seed & !key::mask(bits) != 0 || c.pool == u64::MAX {
-            return Err(Error::Invalid(format!("collection {c}: its seed has more than {bits} bits, or its pool is the last number")).into());
+            return Err(Error::Invalid(format!(
+                "collection {c}: its seed has more than {bits} bits, or its pool is the last number"
+            ))
+            .into());
         }
         let pool = CollectionId::new(c.pool, 0)..=CollectionId::new(c.pool, u32::MAX);
         for (other, other_bits) in self.collections().range(pool) {
@@ -63,7 +66,11 @@ impl Planner<'_> {
             return Err(Error::CollectionExists(to).into());
         }
         if bits != old + 1 {
-            return Err(Error::Invalid(format!("collection {c} has {old} bits: a split gives it {}, not {bits}", old + 1)).into());
+            return Err(Error::Invalid(format!(
+                "collection {c} has {old} bits: a split gives it {}, not {bits}",
+                old + 1
+            ))
+            .into());
         }
         siblings(c, to, bits)?;
         self.set_collection(c, Some(bits));
@@ -74,12 +81,17 @@ impl Planner<'_> {
     pub(super) fn merge(&mut self, c: CollectionId, bits: u8, to: CollectionId) -> Result<(), Stop> {
         let (a, b) = (self.bits_of(c)?, self.bits_of(to)?);
         if a != b || u16::from(bits) + 1 != u16::from(a) {
-            let why = format!("collections {c} and {to} have {a} and {b} bits: a merge needs the same number, and gives one less");
+            let why = format!(
+                "collections {c} and {to} have {a} and {b} bits: a merge needs the same number, and gives one less"
+            );
             return Err(Error::Invalid(why).into());
         }
         siblings(c, to, a)?;
         if to.seed & !key::mask(bits) != 0 {
-            return Err(Error::Invalid(format!("collection {to}: its seed has more than {bits} bits; merge it into {c} instead")).into());
+            return Err(Error::Invalid(format!(
+                "collection {to}: its seed has more than {bits} bits; merge it into {c} instead"
+            ))
+            .into());
         }
         self.set_collection(c, None);
         self.set_collection(to, Some(bits));
@@ -92,5 +104,8 @@ fn siblings(a: CollectionId, b: CollectionId, bits: u8) -> Result<(), Error> {
     if a.pool == b.pool && (1..=32).contains(&bits) && a.seed ^ b.seed == 1 << (bits - 1) {
         return Ok(());
     }
-    Err(Error::Invalid(format!("collections {a} and {b} are not the two halves of one: their seeds must differ in bit {} only", bits - 1)))
+    Err(Error::Invalid(format!(
+        "collections {a} and {b} are not the two halves of one: their seeds must differ in bit {} only",
+        bits - 1
+    )))
 }

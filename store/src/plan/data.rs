@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use lodestore_aio::{AlignedBuf, aligned};
 
-
 use super::*;
 use crate::format::BLOCK_LEN;
 
@@ -184,9 +183,9 @@ impl Planner<'_> {
         while at < blocks.len() {
             let first = &blocks[at];
             let follows = |n: usize| {
-                blocks.get(at + n).is_some_and(|b| {
-                    b.source.as_ptr() == first.source.as_ptr() && b.at == first.at + n * B as usize
-                })
+                blocks
+                    .get(at + n)
+                    .is_some_and(|b| b.source.as_ptr() == first.source.as_ptr() && b.at == first.at + n * B as usize)
             };
             let n = (1..).find(|n| !follows(*n)).expect("the list of blocks ends");
             let data = first.source.slice(first.at..first.at + n * B as usize);
@@ -349,7 +348,8 @@ fn block_in(pieces: &BTreeMap<u64, Bytes>, place: u64) -> Option<Bytes> {
 
 /// The end of a range, within the largest object.
 pub(super) fn end_of(offset: u64, len: u64) -> Result<u64, Error> {
-    let end = offset.checked_add(len).ok_or_else(|| Error::Invalid(format!("offset {offset} + length {len} overflows")))?;
+    let end =
+        offset.checked_add(len).ok_or_else(|| Error::Invalid(format!("offset {offset} + length {len} overflows")))?;
     limit("size of an object", end, OBJECT_LEN_MAX)?;
     Ok(end)
 }

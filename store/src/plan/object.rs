@@ -31,7 +31,12 @@ impl Planner<'_> {
     }
 
     /// Changes the onode of an object that must exist.
-    pub(super) fn edit(&mut self, c: CollectionId, oid: &ObjectId, change: impl FnOnce(&mut Onode)) -> Result<(), Stop> {
+    pub(super) fn edit(
+        &mut self,
+        c: CollectionId,
+        oid: &ObjectId,
+        change: impl FnOnce(&mut Onode),
+    ) -> Result<(), Stop> {
         let k = self.existing(c, oid)?;
         change(self.onode_mut(&k));
         Ok(())
@@ -48,7 +53,14 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub(super) fn rename(&mut self, c: CollectionId, from: &ObjectId, to_c: CollectionId, to: &ObjectId, must_exist: bool) -> Result<(), Stop> {
+    pub(super) fn rename(
+        &mut self,
+        c: CollectionId,
+        from: &ObjectId,
+        to_c: CollectionId,
+        to: &ObjectId,
+        must_exist: bool,
+    ) -> Result<(), Stop> {
         let from_key = self.key(c, from)?;
         if self.load(&from_key)?.is_none() {
             // The target's collection and name are checked all the same.
@@ -74,7 +86,12 @@ impl Planner<'_> {
         Ok(self.onode_mut(&k).omap)
     }
 
-    pub(super) fn omap_set(&mut self, c: CollectionId, oid: &ObjectId, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Stop> {
+    pub(super) fn omap_set(
+        &mut self,
+        c: CollectionId,
+        oid: &ObjectId,
+        entries: &[(Vec<u8>, Vec<u8>)],
+    ) -> Result<(), Stop> {
         for (k, v) in entries {
             limit("length of an omap key", k.len() as u64, OMAP_KEY_LEN_MAX as u64)?;
             limit("length of an omap value", v.len() as u64, OMAP_VALUE_LEN_MAX as u64)?;
@@ -97,7 +114,13 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub(super) fn omap_rm_range(&mut self, c: CollectionId, oid: &ObjectId, first: &[u8], last: &[u8]) -> Result<(), Stop> {
+    pub(super) fn omap_rm_range(
+        &mut self,
+        c: CollectionId,
+        oid: &ObjectId,
+        first: &[u8],
+        last: &[u8],
+    ) -> Result<(), Stop> {
         let k = self.existing(c, oid)?;
         let id = self.onode_mut(&k).omap;
         if id != 0 && first < last {

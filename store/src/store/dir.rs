@@ -136,7 +136,13 @@ impl Made {
     }
 }
 
-fn make(dir: &Path, o: &MkfsOptions, layout: &Layout, made: &mut Made, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<(), Error> {
+fn make(
+    dir: &Path,
+    o: &MkfsOptions,
+    layout: &Layout,
+    made: &mut Made,
+    progress: &mut dyn FnMut(&str, u64, u64),
+) -> Result<(), Error> {
     made.0.push(dir.join(LOCK_FILE));
     let _lock = lock(dir)?;
     for (n, len) in layout.data.iter().enumerate() {
@@ -153,7 +159,10 @@ fn make(dir: &Path, o: &MkfsOptions, layout: &Layout, made: &mut Made, progress:
     made.0.push(dir.join(KV_DIR));
     if let Some(p) = &o.kv {
         if p.exists() {
-            return Err(Error::Mount(format!("{} exists: the key-value store needs a directory of its own that does not", p.display())));
+            return Err(Error::Mount(format!(
+                "{} exists: the key-value store needs a directory of its own that does not",
+                p.display()
+            )));
         }
         made.0.push(p.clone());
         fs::create_dir_all(p).map_err(|e| place(p, e))?;
@@ -169,10 +178,16 @@ fn make(dir: &Path, o: &MkfsOptions, layout: &Layout, made: &mut Made, progress:
 fn link(target: &Path, link: &Path, len: u64, engine: IoEngine, made: &mut Made) -> Result<(), Error> {
     if !is_block_device(target) {
         if target.exists() {
-            return Err(Error::Mount(format!("{} exists and is no block device; nothing was changed", target.display())));
+            return Err(Error::Mount(format!(
+                "{} exists and is no block device; nothing was changed",
+                target.display()
+            )));
         }
-        let (parent, name) = (target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), target.file_name());
-        let name = name.and_then(|n| n.to_str()).ok_or_else(|| Error::Mount(format!("{} is no name for a file", target.display())))?;
+        let (parent, name) =
+            (target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), target.file_name());
+        let name = name
+            .and_then(|n| n.to_str())
+            .ok_or_else(|| Error::Mount(format!("{} is no name for a file", target.display())))?;
         made.0.push(target.to_path_buf());
         open_disk(parent, engine, SyncMode::default()).create(name, len)?;
     }
@@ -245,7 +260,10 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
         let why = match fs::metadata(dir) {
             Err(e) => e.to_string(),
             Ok(m) if !m.is_dir() => "is not a directory".into(),
-            Ok(_) => format!("has no file '{}': it is not a lodestore store; make one with mkfs, or check the path", superblock::FILE),
+            Ok(_) => format!(
+                "has no file '{}': it is not a lodestore store; make one with mkfs, or check the path",
+                superblock::FILE
+            ),
         };
         return Err(Error::Mount(format!("{}: {why}", dir.display())));
     }

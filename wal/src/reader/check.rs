@@ -14,10 +14,7 @@ impl Reader {
     /// Looks at the first block of every slot, and at the last of the file (is it all there?).
     /// Returns the newest segment of the epoch.
     pub(super) fn probe(&mut self, ring: &mut dyn Ring) -> Result<Option<u64>, WalError> {
-        let (count, len) = (
-            u64::from(self.header.segment_count),
-            self.header.segment_len,
-        );
+        let (count, len) = (u64::from(self.header.segment_count), self.header.segment_len);
         let last_block = SEGMENTS_OFFSET + count * len - BLOCK as u64;
         read_block(ring, self.file, last_block)?;
         let (mut pushed, mut newest, mut failed) = (0, None, None);
@@ -26,11 +23,7 @@ impl Reader {
         while ring.in_flight() > 0 || (pushed < count && failed.is_none()) {
             while pushed < count && ring.in_flight() < depth && failed.is_none() {
                 let offset = SEGMENTS_OFFSET + pushed * len;
-                let op = IoOp::Read {
-                    file: self.file,
-                    offset,
-                    buf: AlignedBuf::zeroed(BLOCK),
-                };
+                let op = IoOp::Read { file: self.file, offset, buf: AlignedBuf::zeroed(BLOCK) };
                 if ring.push(Io { token: pushed, op }).is_err() {
                     break;
                 }
@@ -40,9 +33,7 @@ impl Reader {
             ring.reap(Wait::For(1), &mut done)?;
             for d in done.drain(..) {
                 let probed = match (d.result, d.buf) {
-                    (Ok(()), Some(block)) => self
-                        .probe_block(d.token, &block)
-                        .map_err(|e| failed = Some(e)),
+                    (Ok(()), Some(block)) => self.probe_block(d.token, &block).map_err(|e| failed = Some(e)),
                     (Ok(()), None) => unreachable!("a read returns its buffer"),
                     (Err(e), _) => {
                         failed = Some(e.into());
@@ -64,10 +55,7 @@ impl Reader {
         }
         if h.epoch > self.header.epoch && h.salt == salt(&self.header.uuid, h.epoch) {
             // Both slots are written before anything of an epoch is.
-            let what = format!(
-                "a batch of epoch {} is newer than the log's header ({})",
-                h.epoch, self.header.epoch
-            );
+            let what = format!("a batch of epoch {} is newer than the log's header ({})", h.epoch, self.header.epoch);
             return Err(self.damaged(h.seq, 0, what));
         }
         if h.seq < self.header.start_seq || header_at(&self.header, block, h.seq, 0).is_err() {
@@ -79,10 +67,7 @@ impl Reader {
 
     /// The newest valid batch: in the newest segment or, if only its first batch was begun and is
     /// not whole, in the one before.
-    pub(super) fn newest_batch(
-        &mut self,
-        ring: &mut dyn Ring,
-    ) -> Result<Option<BatchHeader>, WalError> {
+    pub(super) fn newest_batch(&mut self, ring: &mut dyn Ring) -> Result<Option<BatchHeader>, WalError> {
         let Some(newest) = self.newest_seq else {
             return Ok(None);
         };
@@ -98,17 +83,9 @@ impl Reader {
         Err(self.damaged(newest - 1, 0, what))
     }
 
-    fn last_batch(
-        &mut self,
-        ring: &mut dyn Ring,
-        seq: u64,
-    ) -> Result<Option<BatchHeader>, WalError> {
+    fn last_batch(&mut self, ring: &mut dyn Ring, seq: u64) -> Result<Option<BatchHeader>, WalError> {
         let mut last = None;
-        self.cursor = Cursor {
-            seq,
-            offset: 0,
-            expected: None,
-        };
+        self.cursor = Cursor { seq, offset: 0, expected: None };
         while let Some((batch, _)) = self.advance(ring, seq)? {
             last = Some(batch);
         }
@@ -116,25 +93,15 @@ impl Reader {
     }
 
     /// Walks from the oldest segment needed to the newest valid batch.
-    pub(super) fn check_all(
-        &mut self,
-        ring: &mut dyn Ring,
-        newest: &BatchHeader,
-    ) -> Result<(), WalError> {
+    pub(super) fn check_all(&mut self, ring: &mut dyn Ring, newest: &BatchHeader) -> Result<(), WalError> {
         let start = newest.start_seq;
-        if start < self.header.start_seq
-            || start > newest.seq
-            || newest.seq - start >= self.header.segment_count.into()
+        if start < self.header.start_seq || start > newest.seq || newest.seq - start >= self.header.segment_count.into()
         {
             let what = format!("the batch asks for segments from {start} on, which cannot be");
             return Err(self.damaged(newest.seq, newest.offset.into(), what));
         }
         let expected = (start == self.header.start_seq).then_some((1, self.header.start_lsn));
-        let first = Cursor {
-            seq: start,
-            offset: 0,
-            expected,
-        };
+        let first = Cursor { seq: start, offset: 0, expected };
         self.cursor = first;
         while let Some((batch, _)) = self.advance(ring, newest.seq)? {
             self.counters.batches += 1;
@@ -154,21 +121,10 @@ impl Reader {
         ring: &mut dyn Ring,
         last_seq: u64,
     ) -> Result<Option<(BatchHeader, u64)>, WalError> {
-        let Cursor {
-            seq,
-            offset,
-            expected,
-        } = self.cursor;
+        let Cursor { seq, offset, expected } = self.cursor;
         let mut fault = BatchFault::NoMagic;
         if offset < self.header.segment_len {
-            let segment = load(
-                &mut self.segment,
-                &mut self.segment_seq,
-                ring,
-                self.file,
-                &self.header,
-                seq,
-            )?;
+            let segment = load(&mut self.segment, &mut self.segment_seq, ring, self.file, &self.header, seq)?;
             match batch_at(&self.header, segment, seq, offset) {
                 Ok(batch) => return self.step(batch, seq, offset).map(Some),
                 Err(f) => fault = f,
@@ -177,10 +133,7 @@ impl Reader {
             let begun = header_at(&self.header, &segment[offset as usize..], seq, offset);
             let behind = offset + begun.map_or(BLOCK as u64, |h| h.disk_len());
             if let Some(h) = first_header_from(&self.header, segment, seq, behind) {
-                let what = format!(
-                    "{fault}, but a later batch follows at offset {} of the segment",
-                    h.offset
-                );
+                let what = format!("{fault}, but a later batch follows at offset {} of the segment", h.offset);
                 return Err(self.damaged(seq, offset, what));
             }
         }
@@ -191,14 +144,7 @@ impl Reader {
             return Err(self.damaged(seq, 0, format!("{fault}, but a later batch follows")));
         }
         // A later segment exists, so the next one must begin with the batch that follows.
-        let segment = load(
-            &mut self.segment,
-            &mut self.segment_seq,
-            ring,
-            self.file,
-            &self.header,
-            seq + 1,
-        )?;
+        let segment = load(&mut self.segment, &mut self.segment_seq, ring, self.file, &self.header, seq + 1)?;
         let batch = match batch_at(&self.header, segment, seq + 1, 0) {
             Ok(batch) => batch,
             Err(f) => {
@@ -212,12 +158,7 @@ impl Reader {
         self.step(batch, seq + 1, 0).map(Some)
     }
 
-    fn step(
-        &mut self,
-        batch: BatchHeader,
-        seq: u64,
-        offset: u64,
-    ) -> Result<(BatchHeader, u64), WalError> {
+    fn step(&mut self, batch: BatchHeader, seq: u64, offset: u64) -> Result<(BatchHeader, u64), WalError> {
         if let Some((ordinal, lsn)) = self.cursor.expected
             && (batch.ordinal, batch.first_lsn) != (ordinal, lsn)
         {
@@ -228,21 +169,13 @@ impl Reader {
             return Err(self.damaged(seq, offset, what));
         }
         let expected = Some((batch.ordinal + 1, batch.next_lsn()));
-        self.cursor = Cursor {
-            seq,
-            offset: offset + batch.disk_len(),
-            expected,
-        };
+        self.cursor = Cursor { seq, offset: offset + batch.disk_len(), expected };
         Ok((batch, seq))
     }
 
     /// Behind the last valid batch there may be one that was begun, and nothing else.
     pub(super) fn check_end(&mut self, ring: &mut dyn Ring) -> Result<(), WalError> {
-        let Cursor {
-            seq,
-            offset,
-            expected,
-        } = self.end;
+        let Cursor { seq, offset, expected } = self.end;
         let (ordinal, lsn) = expected.unwrap_or((1, self.header.start_lsn));
         if let Some(end) = self.header.end {
             if (ordinal - 1, lsn - 1) != (end.batches, end.lsn) {
@@ -267,31 +200,15 @@ impl Reader {
             if offset == self.header.segment_len {
                 continue;
             }
-            let segment = load(
-                &mut self.segment,
-                &mut self.segment_seq,
-                ring,
-                self.file,
-                &self.header,
-                seq,
-            )?;
+            let segment = load(&mut self.segment, &mut self.segment_seq, ring, self.file, &self.header, seq)?;
             let here = header_at(&self.header, &segment[offset as usize..], seq, offset).ok();
             let behind = offset + here.as_ref().map_or(BLOCK as u64, BatchHeader::disk_len);
             let later = first_header_from(&self.header, segment, seq, behind);
             // In flight was one batch, the next one.
-            if let Some(h) = later.or(here
-                .clone()
-                .filter(|h| begun.is_some() || h.ordinal != ordinal))
-            {
-                let what = format!(
-                    "batch {ordinal} is not valid, but batch {} follows",
-                    h.ordinal
-                );
+            if let Some(h) = later.or(here.clone().filter(|h| begun.is_some() || h.ordinal != ordinal)) {
+                let what = format!("batch {ordinal} is not valid, but batch {} follows", h.ordinal);
                 let at = if h.offset == 0 {
-                    (
-                        self.end.seq,
-                        self.end.offset.min(self.header.segment_len - 1),
-                    )
+                    (self.end.seq, self.end.offset.min(self.header.segment_len - 1))
                 } else {
                     (seq, offset)
                 };
@@ -301,10 +218,7 @@ impl Reader {
                 self.lsn_max = self.lsn_max.max(h.next_lsn() - 1);
                 self.newest_seq = self.newest_seq.max(Some(seq));
                 let offset = self.header.file_offset(seq, offset);
-                begun = Some(Tail::Torn {
-                    offset,
-                    bytes: h.disk_len(),
-                });
+                begun = Some(Tail::Torn { offset, bytes: h.disk_len() });
             }
         }
         if let Some(tail) = begun {
@@ -315,22 +229,11 @@ impl Reader {
     }
 
     pub(super) fn damaged(&self, seq: u64, offset: u64, what: String) -> WalError {
-        WalError::Damaged {
-            file: self.name.clone(),
-            offset: self.header.file_offset(seq, offset),
-            what,
-        }
+        WalError::Damaged { file: self.name.clone(), offset: self.header.file_offset(seq, offset), what }
     }
 }
 
 fn read_block(ring: &mut dyn Ring, file: FileId, offset: u64) -> Result<(), WalError> {
-    run(
-        ring,
-        IoOp::Read {
-            file,
-            offset,
-            buf: AlignedBuf::zeroed(BLOCK),
-        },
-    )?;
+    run(ring, IoOp::Read { file, offset, buf: AlignedBuf::zeroed(BLOCK) })?;
     Ok(())
 }

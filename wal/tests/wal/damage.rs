@@ -4,15 +4,10 @@ use lodestore_wal::format::{BATCH_HEADER_LEN, BatchHeader, LogHeader, VERSION, s
 use lodestore_wal::{Batch, LogGeometry, Reader, Tail, WalError};
 
 use crate::mem::{FILE, MemRing};
-use crate::{
-    OVERHEAD, SEGMENT, UUID, assert_bodies, body_of, commit, filled, formatted, fresh, read,
-    reopen, write,
-};
+use crate::{OVERHEAD, SEGMENT, UUID, assert_bodies, body_of, commit, filled, formatted, fresh, read, reopen, write};
 
 fn flip(ring: &mut MemRing, sector: usize) {
-    ring.data[sector * 512..][..512]
-        .iter_mut()
-        .for_each(|b| *b ^= 0xff);
+    ring.data[sector * 512..][..512].iter_mut().for_each(|b| *b ^= 0xff);
 }
 
 /// Flips every sector in turn; each must be refused where it is, or change nothing.
@@ -24,32 +19,19 @@ fn flip_every_sector(mut ring: MemRing, batches: &[Batch], last_is_protected: bo
         flip(&mut ring, sector);
         let at = sector as u64 * 512;
         let used = |b: &Batch| b.header_bytes + b.payload_bytes;
-        let hit = batches
-            .iter()
-            .find(|b| (b.offset..b.offset + used(b)).contains(&at));
+        let hit = batches.iter().find(|b| (b.offset..b.offset + used(b)).contains(&at));
         match read(&mut ring) {
             Err(WalError::Damaged { file, offset, what }) => {
-                let hit =
-                    hit.unwrap_or_else(|| panic!("sector {sector} is unused, but refused: {what}"));
-                assert_eq!(
-                    (file.as_str(), offset),
-                    ("log", hit.offset),
-                    "sector {sector}: {what}"
-                );
+                let hit = hit.unwrap_or_else(|| panic!("sector {sector} is unused, but refused: {what}"));
+                assert_eq!((file.as_str(), offset), ("log", hit.offset), "sector {sector}: {what}");
                 refused += 1;
             }
             Err(e) => panic!("sector {sector}: {e}"),
             Ok((reader, records)) => {
                 let cut = hit.is_some();
-                assert!(
-                    !cut || (!last_is_protected && at >= last.offset),
-                    "sector {sector} is damaged, unnoticed"
-                );
+                assert!(!cut || (!last_is_protected && at >= last.offset), "sector {sector} is damaged, unnoticed");
                 assert_bodies(&records, 1..=if cut { last.first - 1 } else { last.last });
-                assert_eq!(
-                    reader.counters().header_slots_bad,
-                    u64::from(sector == 0 || sector == 8)
-                );
+                assert_eq!(reader.counters().header_slots_bad, u64::from(sector == 0 || sector == 8));
                 if cut { torn += 1 } else { harmless += 1 }
             }
         }
@@ -78,9 +60,7 @@ fn damage_is_named_where_the_last_batch_of_a_segment_or_the_first_of_the_next_wa
     for clean in [false, true] {
         // Batches of 3 blocks: two in a segment of eight, then two blocks left over.
         let (mut ring, mut writer) = fresh(6);
-        let batches: Vec<_> = (0..6)
-            .map(|_| commit(&mut ring, &mut writer, &[&[1; 10_000]]))
-            .collect();
+        let batches: Vec<_> = (0..6).map(|_| commit(&mut ring, &mut writer, &[&[1; 10_000]])).collect();
         if clean {
             writer.close(&mut ring).unwrap();
         }
@@ -101,9 +81,7 @@ fn damage_right_before_a_torn_batch_is_refused_too() {
     // segment, or in the next.
     for whole in [5, 6] {
         let (mut ring, mut writer) = fresh(6);
-        let batches: Vec<_> = (0..whole)
-            .map(|_| commit(&mut ring, &mut writer, &[&[1; 10_000]]))
-            .collect();
+        let batches: Vec<_> = (0..whole).map(|_| commit(&mut ring, &mut writer, &[&[1; 10_000]])).collect();
         writer.append(&[&[2; 10_000]]).unwrap();
         let torn = writer.seal(0).unwrap();
         ring.data[torn.offset as usize..][..512].copy_from_slice(&torn.data[..512]);
@@ -121,9 +99,7 @@ fn damage_right_before_a_torn_batch_is_refused_too() {
 fn damage_to_a_segment_of_one_batch_is_refused() {
     let (mut ring, mut writer) = fresh(8);
     let body = vec![3; SEGMENT as usize - OVERHEAD];
-    let mut batches: Vec<_> = (0..4)
-        .map(|_| commit(&mut ring, &mut writer, &[&body]))
-        .collect();
+    let mut batches: Vec<_> = (0..4).map(|_| commit(&mut ring, &mut writer, &[&body])).collect();
     writer.trim(2);
     batches.extend((0..3).map(|_| commit(&mut ring, &mut writer, &[&body])));
     assert_eq!(read(&mut ring).unwrap().1.len(), 5);
@@ -147,14 +123,8 @@ fn the_message_of_damage_says_what_to_do() {
     flip(&mut ring, batches[3].offset as usize / 512);
     let before = ring.data.clone();
     let message = read(&mut ring).err().unwrap().to_string();
-    assert!(
-        message.starts_with(&format!("log is damaged at offset {}: ", batches[3].offset)),
-        "{message}"
-    );
-    assert!(
-        message.contains("replica or a backup") && message.contains("fsck"),
-        "{message}"
-    );
+    assert!(message.starts_with(&format!("log is damaged at offset {}: ", batches[3].offset)), "{message}");
+    assert!(message.contains("replica or a backup") && message.contains("fsck"), "{message}");
     assert_eq!(ring.data, before, "evidence is kept");
 }
 
@@ -172,9 +142,7 @@ fn stale_batches_of_earlier_laps_and_epochs_are_never_believed() {
             let (_, records) = read(&mut ring.clone()).unwrap();
             assert_eq!(records.last().unwrap().lsn, lsn);
             assert!(records.len() <= 7);
-            records
-                .iter()
-                .for_each(|r| assert_eq!(r.body, body_of(r.lsn)));
+            records.iter().for_each(|r| assert_eq!(r.body, body_of(r.lsn)));
         }
         let (next, _) = reopen(&mut ring).unwrap();
         writer = next;
@@ -209,14 +177,9 @@ fn user_data_that_looks_like_a_batch_is_never_believed() {
         h.encode(&mut block);
         block
     };
-    let body: Vec<u8> = [
-        vec![0; 4096 - OVERHEAD],
-        stolen.to_vec(),
-        forged(3 * 4096, 0, 3),
-        forged(4 * 4096, 0, 9),
-        stolen.to_vec(),
-    ]
-    .concat();
+    let body: Vec<u8> =
+        [vec![0; 4096 - OVERHEAD], stolen.to_vec(), forged(3 * 4096, 0, 3), forged(4 * 4096, 0, 9), stolen.to_vec()]
+            .concat();
     let mimic = {
         writer.append(&[&body]).unwrap();
         writer.seal(1).unwrap()
@@ -227,13 +190,7 @@ fn user_data_that_looks_like_a_batch_is_never_believed() {
     torn.data[mimic.offset as usize + BATCH_HEADER_LEN + 20] ^= 1;
     let (reader, records) = read(&mut torn).unwrap();
     assert_eq!(records.len(), 1);
-    assert_eq!(
-        reader.tail(),
-        Tail::Torn {
-            offset: mimic.offset,
-            bytes: mimic.data.len() as u64
-        }
-    );
+    assert_eq!(reader.tail(), Tail::Torn { offset: mimic.offset, bytes: mimic.data.len() as u64 });
     // Only copies, without the header's sector: nobody can guess a place and a salt that are yet to come.
     let mut headless = ring.clone();
     let at = mimic.offset as usize;
@@ -244,10 +201,7 @@ fn user_data_that_looks_like_a_batch_is_never_believed() {
     writer.durable();
     commit(&mut ring, &mut writer, &[b"after"]);
     let (_, records) = read(&mut ring).unwrap();
-    assert_eq!(
-        records.iter().map(|r| r.body.clone()).collect::<Vec<_>>(),
-        [&b"stolen"[..], &body, b"after"]
-    );
+    assert_eq!(records.iter().map(|r| r.body.clone()).collect::<Vec<_>>(), [&b"stolen"[..], &body, b"after"]);
 }
 
 #[test]
@@ -261,28 +215,17 @@ fn a_bad_header_slot_is_replaced_by_the_other_and_two_are_refused() {
             let mut one = ring.clone();
             flip(&mut one, slot * 8);
             let (reader, records) = read(&mut one).unwrap();
-            assert_eq!(
-                (reader.counters().header_slots_bad, reader.was_closed()),
-                (1, clean)
-            );
+            assert_eq!((reader.counters().header_slots_bad, reader.was_closed()), (1, clean));
             assert_bodies(&records, 1..=100);
             let next = reader.restart(&mut one, 101).unwrap();
             assert_eq!(next.next_lsn(), 101);
-            assert_eq!(
-                read(&mut one).unwrap().0.counters().header_slots_bad,
-                0,
-                "restart heals the slot"
-            );
+            assert_eq!(read(&mut one).unwrap().0.counters().header_slots_bad, 0, "restart heals the slot");
         }
         let mut both = ring.clone();
         both.data[20] ^= 1;
         both.data[4096 + 40] ^= 1;
         match read(&mut both) {
-            Err(WalError::Damaged {
-                file,
-                offset: 0,
-                what,
-            }) => assert!(file == "log" && what.contains("checksum")),
+            Err(WalError::Damaged { file, offset: 0, what }) => assert!(file == "log" && what.contains("checksum")),
             other => panic!("{:?}", other.map(|o| o.1)),
         }
     }
@@ -308,10 +251,7 @@ fn a_header_older_than_the_batches_is_refused() {
 fn foreign_newer_blank_and_shortened_logs_have_their_own_errors() {
     let mut ring = formatted(4);
     let other = Reader::open(&mut ring, FILE, [7; 16]).err().unwrap();
-    assert!(
-        matches!(other, WalError::Foreign { expected, .. } if expected == u128::from_be_bytes([7; 16])),
-        "{other}"
-    );
+    assert!(matches!(other, WalError::Foreign { expected, .. } if expected == u128::from_be_bytes([7; 16])), "{other}");
 
     let mut blank = MemRing::new(1 << 20);
     assert!(matches!(read(&mut blank), Err(WalError::NotALog { .. })));
@@ -320,49 +260,24 @@ fn foreign_newer_blank_and_shortened_logs_have_their_own_errors() {
     newer.data[8..10].copy_from_slice(&(VERSION + 1).to_le_bytes());
     let crc = crc32c::crc32c(&newer.data[..104]).to_le_bytes();
     newer.data[104..108].copy_from_slice(&crc);
-    assert!(matches!(
-        read(&mut newer),
-        Err(WalError::NewerFormat {
-            found: 2,
-            supported: 1,
-            ..
-        })
-    ));
+    assert!(matches!(read(&mut newer), Err(WalError::NewerFormat { found: 2, supported: 1, .. })));
 
     let mut short = ring.clone();
     short.data.truncate(ring.data.len() - 4096);
     assert!(matches!(read(&mut short), Err(WalError::Io(e)) if e.what == "read"));
 
     let header = LogHeader::decode(&ring.data).unwrap();
-    assert_eq!(
-        (header.segment_count, header.segment_len, header.start_lsn),
-        (4, SEGMENT, 1)
-    );
+    assert_eq!((header.segment_count, header.segment_len, header.start_lsn), (4, SEGMENT, 1));
 }
 
 #[test]
 fn nonsense_sizes_are_refused_before_anything_is_written() {
     let mut ring = MemRing::new(1 << 20);
-    for (len, segment_len) in [
-        (1 << 20, 0),
-        (1 << 20, 5000),
-        (1 << 20, 4096),
-        (1 << 20, 1 << 19),
-        (0, SEGMENT),
-        (1 << 20, 1 << 40),
-    ] {
-        let e = lodestore_wal::format(
-            &mut ring,
-            FILE,
-            len,
-            LogGeometry { segment_len },
-            UUID,
-            &mut |_, _| {},
-        );
-        assert!(
-            matches!(e, Err(WalError::Geometry { .. })),
-            "{len} {segment_len}"
-        );
+    for (len, segment_len) in
+        [(1 << 20, 0), (1 << 20, 5000), (1 << 20, 4096), (1 << 20, 1 << 19), (0, SEGMENT), (1 << 20, 1 << 40)]
+    {
+        let e = lodestore_wal::format(&mut ring, FILE, len, LogGeometry { segment_len }, UUID, &mut |_, _| {});
+        assert!(matches!(e, Err(WalError::Geometry { .. })), "{len} {segment_len}");
     }
     assert!(ring.data.iter().all(|b| *b == 0xee));
 }

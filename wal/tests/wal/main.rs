@@ -21,17 +21,7 @@ pub const OVERHEAD: usize = 100;
 pub fn formatted(segments: usize) -> MemRing {
     let mut ring = MemRing::new(8192 + segments * SEGMENT as usize);
     let len = ring.data.len() as u64;
-    lodestore_wal::format(
-        &mut ring,
-        FILE,
-        len,
-        LogGeometry {
-            segment_len: SEGMENT,
-        },
-        UUID,
-        &mut |_, _| {},
-    )
-    .unwrap();
+    lodestore_wal::format(&mut ring, FILE, len, LogGeometry { segment_len: SEGMENT }, UUID, &mut |_, _| {}).unwrap();
     ring
 }
 
@@ -63,10 +53,7 @@ pub fn reopen(ring: &mut MemRing) -> Result<(Writer, Vec<Record>), WalError> {
 /// Writes a batch as it is.
 pub fn write(ring: &mut MemRing, batch: &Batch) {
     assert_eq!(batch.file, FILE);
-    assert_eq!(
-        batch.payload_bytes + batch.header_bytes + batch.padding_bytes,
-        batch.data.len() as u64
-    );
+    assert_eq!(batch.payload_bytes + batch.header_bytes + batch.padding_bytes, batch.data.len() as u64);
     assert!(lodestore_aio::is_aligned(&batch.data));
     ring.data[batch.offset as usize..][..batch.data.len()].copy_from_slice(&batch.data);
 }
@@ -85,9 +72,7 @@ pub fn commit(ring: &mut MemRing, writer: &mut Writer, bodies: &[&[u8]]) -> Batc
 /// The bytes that record `lsn` of tests has: 0..=400 of them, depending on `lsn` alone.
 pub fn body_of(lsn: Lsn) -> Vec<u8> {
     let len = (lsn * 7919 % 401) as usize;
-    (0..len)
-        .map(|i| (lsn as usize * 31 + i * 7) as u8 | 1)
-        .collect()
+    (0..len).map(|i| (lsn as usize * 31 + i * 7) as u8 | 1).collect()
 }
 
 /// A log of `records` records in batches of `per_batch`, and where the batches are.
@@ -96,14 +81,8 @@ pub fn filled(segments: usize, records: u64, per_batch: u64) -> (MemRing, Writer
     let mut batches = Vec::new();
     while writer.next_lsn() <= records {
         let first = writer.next_lsn();
-        let bodies: Vec<_> = (first..(first + per_batch).min(records + 1))
-            .map(body_of)
-            .collect();
-        batches.push(commit(
-            &mut ring,
-            &mut writer,
-            &bodies.iter().map(Vec::as_slice).collect::<Vec<_>>(),
-        ));
+        let bodies: Vec<_> = (first..(first + per_batch).min(records + 1)).map(body_of).collect();
+        batches.push(commit(&mut ring, &mut writer, &bodies.iter().map(Vec::as_slice).collect::<Vec<_>>()));
     }
     (ring, writer, batches)
 }

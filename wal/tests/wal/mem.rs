@@ -27,33 +27,18 @@ impl Clone for MemRing {
 
 impl MemRing {
     pub fn new(len: usize) -> MemRing {
-        MemRing {
-            data: vec![0xee; len],
-            ..MemRing::default()
-        }
+        MemRing { data: vec![0xee; len], ..MemRing::default() }
     }
 
     pub fn of(data: Vec<u8>) -> MemRing {
-        MemRing {
-            data,
-            ..MemRing::default()
-        }
+        MemRing { data, ..MemRing::default() }
     }
 
     fn run(&mut self, token: u64, op: IoOp) -> Done {
-        let error = |what, offset, len: usize, errno| IoError {
-            what,
-            file: "log".into(),
-            offset,
-            len: len as u64,
-            errno,
-        };
+        let error =
+            |what, offset, len: usize, errno| IoError { what, file: "log".into(), offset, len: len as u64, errno };
         let (buf, result) = match op {
-            IoOp::Read {
-                file,
-                offset,
-                mut buf,
-            } => {
+            IoOp::Read { file, offset, mut buf } => {
                 assert_eq!(file, FILE);
                 assert!(lodestore_aio::is_aligned(&buf));
                 let at = offset as usize;
@@ -61,18 +46,12 @@ impl MemRing {
                     Some(src) => buf.copy_from_slice(src),
                     None => {
                         let e = error("read", offset, buf.len(), libc::EIO);
-                        return Done {
-                            token,
-                            buf: Some(buf),
-                            result: Err(e),
-                        };
+                        return Done { token, buf: Some(buf), result: Err(e) };
                     }
                 }
                 (Some(buf), Ok(()))
             }
-            IoOp::Write {
-                file, offset, data, ..
-            } => {
+            IoOp::Write { file, offset, data, .. } => {
                 assert_eq!(file, FILE);
                 assert!(lodestore_aio::is_aligned(&data) && offset % 4096 == 0);
                 let result = match &mut self.writes_left {

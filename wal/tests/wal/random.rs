@@ -41,9 +41,7 @@ impl Run {
             0..10 => self.rng.random_range(0..300),
             10..16 => self.rng.random_range(0..9000),
             16..19 => {
-                *[4096usize, 8192, 12288, SEGMENT as usize]
-                    .choose(&mut self.rng)
-                    .unwrap()
+                *[4096usize, 8192, 12288, SEGMENT as usize].choose(&mut self.rng).unwrap()
                     - OVERHEAD
                     - self.rng.random_range(0..2)
             }
@@ -74,11 +72,7 @@ impl Run {
     fn seal(&mut self, empty: bool) {
         if self.in_flight.is_none() {
             let acked = self.writer.last_durable();
-            self.in_flight = if empty {
-                self.writer.seal_empty(acked)
-            } else {
-                self.writer.seal(acked)
-            };
+            self.in_flight = if empty { self.writer.seal_empty(acked) } else { self.writer.seal(acked) };
         }
     }
 
@@ -87,8 +81,7 @@ impl Run {
             write(&mut self.ring, &batch);
             self.writer.durable();
             let later = self.pending.split_off(&(batch.last + 1));
-            self.durable
-                .append(&mut std::mem::replace(&mut self.pending, later));
+            self.durable.append(&mut std::mem::replace(&mut self.pending, later));
             self.durable = self.durable.split_off(&(self.writer.trim_durable() + 1));
         }
     }
@@ -103,8 +96,7 @@ impl Run {
             let all = self.rng.random_bool(0.2);
             for (i, sector) in batch.data.chunks(512).enumerate() {
                 if all || self.rng.random_bool(0.8) {
-                    self.ring.data[batch.offset as usize + i * 512..][..512]
-                        .copy_from_slice(sector);
+                    self.ring.data[batch.offset as usize + i * 512..][..512].copy_from_slice(sector);
                 }
             }
             let mut pending = std::mem::take(&mut self.pending);
@@ -117,18 +109,12 @@ impl Run {
         let (reader, records) = read(&mut self.ring).unwrap();
         assert!(reader.acked() >= acked);
         seen.torn += u64::from(reader.tail() != Tail::Clean);
-        let found: BTreeMap<Lsn, Vec<u8>> = records
-            .into_iter()
-            .map(|r| (r.lsn, r.body.to_vec()))
-            .collect();
+        let found: BTreeMap<Lsn, Vec<u8>> = records.into_iter().map(|r| (r.lsn, r.body.to_vec())).collect();
         let without = self.durable.clone();
         let mut with = self.durable.clone();
         with.append(&mut maybe);
         let with = with.split_off(&(trim + 1));
-        assert!(
-            found == without || found == with,
-            "all of the batch in flight, or nothing of it"
-        );
+        assert!(found == without || found == with, "all of the batch in flight, or nothing of it");
         seen.whole_in_flight += u64::from(found != without);
         let next = self.rng.random_range(1..=reader.lsn_max() + 2);
         self.restart(reader, next);
@@ -143,15 +129,10 @@ impl Run {
         self.count(seen);
         let (reader, _) = read(&mut self.ring).unwrap();
         let other = reader.restart(&mut self.ring.clone(), 1).unwrap();
-        std::mem::replace(&mut self.writer, other)
-            .close(&mut self.ring)
-            .unwrap();
+        std::mem::replace(&mut self.writer, other).close(&mut self.ring).unwrap();
         let (reader, records) = read(&mut self.ring).unwrap();
         assert!(records.iter().all(|r| r.acked) && reader.was_closed());
-        let found: BTreeMap<Lsn, Vec<u8>> = records
-            .into_iter()
-            .map(|r| (r.lsn, r.body.to_vec()))
-            .collect();
+        let found: BTreeMap<Lsn, Vec<u8>> = records.into_iter().map(|r| (r.lsn, r.body.to_vec())).collect();
         assert_eq!(found, self.durable);
         self.restart(reader, 1);
     }
@@ -172,22 +153,14 @@ impl Run {
 
 #[test]
 fn random_histories_with_crashes_agree_with_a_model() {
-    let seed: u64 =
-        std::env::var("LODESTORE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    let seed: u64 = std::env::var("LODESTORE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
     println!("LODESTORE_SEED={seed}");
     let mut seen = Seen::default();
     for history in 0..300 {
         let rng = StdRng::seed_from_u64(seed.wrapping_add(history));
         let (ring, writer) = fresh(3 + history as usize % 5);
-        let mut run = Run {
-            rng,
-            ring,
-            writer,
-            durable: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            in_flight: None,
-            trim: 0,
-        };
+        let mut run =
+            Run { rng, ring, writer, durable: BTreeMap::new(), pending: BTreeMap::new(), in_flight: None, trim: 0 };
         for _ in 0..400 {
             match run.rng.random_range(0..100) {
                 0..55 => run.append(&mut seen),
@@ -210,23 +183,9 @@ fn random_histories_with_crashes_agree_with_a_model() {
     }
     println!(
         "{} crashes, {} torn tails, {} whole batches in flight, {} closes, {} wraps, {} group commits, {} times full",
-        seen.crashes,
-        seen.torn,
-        seen.whole_in_flight,
-        seen.closes,
-        seen.wraps,
-        seen.groups,
-        seen.full
+        seen.crashes, seen.torn, seen.whole_in_flight, seen.closes, seen.wraps, seen.groups, seen.full
     );
-    for n in [
-        seen.crashes,
-        seen.torn,
-        seen.whole_in_flight,
-        seen.closes,
-        seen.wraps,
-        seen.groups,
-        seen.full,
-    ] {
+    for n in [seen.crashes, seen.torn, seen.whole_in_flight, seen.closes, seen.wraps, seen.groups, seen.full] {
         assert!(n > 0, "a path was not reached");
     }
 }

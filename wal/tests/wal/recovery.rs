@@ -14,12 +14,7 @@ fn records_come_back_in_order_with_what_is_known_to_be_acked() {
     // The last batch told of the one before it: 99 records.
     assert!(records.iter().all(|r| r.acked == (r.lsn <= 99)));
     assert_eq!(
-        (
-            reader.tail(),
-            reader.acked(),
-            reader.lsn_max(),
-            reader.counters().records
-        ),
+        (reader.tail(), reader.acked(), reader.lsn_max(), reader.counters().records),
         (Tail::Clean, 99, 100, 100)
     );
     writer.trim(60);
@@ -39,11 +34,7 @@ fn a_closed_log_ends_exactly_where_it_was_closed_and_all_of_it_is_acked() {
     let (mut writer, _) = reopen(&mut ring).unwrap();
     assert!(!read(&mut ring).unwrap().0.was_closed());
     let new = LogHeader::decode(&ring.data).unwrap();
-    assert_eq!(
-        (new.epoch, new.start_seq),
-        (old.epoch + 1, old.end.unwrap().seq + 1),
-        "old segments are kept longest"
-    );
+    assert_eq!((new.epoch, new.start_seq), (old.epoch + 1, old.end.unwrap().seq + 1), "old segments are kept longest");
     commit(&mut ring, &mut writer, &[&body_of(101)]);
     assert_bodies(&read(&mut ring).unwrap().1, 101..=101);
 }
@@ -85,13 +76,7 @@ fn crash_states(before: &[u8], history: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut present = before.to_vec();
     for after in history {
         // Torn in the middle of the header, which no disk should do: its checksum sees it.
-        let at = present
-            .iter()
-            .zip(after)
-            .position(|(a, b)| a != b)
-            .unwrap_or(0)
-            / 4096
-            * 4096;
+        let at = present.iter().zip(after).position(|(a, b)| a != b).unwrap_or(0) / 4096 * 4096;
         let mut torn = present.clone();
         torn[at..at + 60].copy_from_slice(&after[at..at + 60]);
         states.push(torn);
@@ -168,9 +153,7 @@ fn a_failed_header_write_fails_restart_and_the_log_is_as_before() {
         &mut ring,
         FILE,
         len,
-        lodestore_wal::LogGeometry {
-            segment_len: 32 << 10,
-        },
+        lodestore_wal::LogGeometry { segment_len: 32 << 10 },
         UUID,
         &mut |_, _| {},
     );

@@ -18,18 +18,11 @@ fn a_record_that_fits_exactly_stays_and_one_byte_more_begins_the_next_segment() 
             if body.len() > writer.record_len_max() as usize {
                 let max = writer.record_len_max();
                 let len = max + 1;
-                assert_eq!(
-                    writer.append(&[&body]),
-                    Err(AppendError::TooLarge { len, max })
-                );
+                assert_eq!(writer.append(&[&body]), Err(AppendError::TooLarge { len, max }));
                 continue;
             }
             let batch = commit(&mut ring, &mut writer, &[&body]);
-            assert_eq!(
-                writer.counters().segment_switches,
-                switches,
-                "{blocks_before} blocks, {more}"
-            );
+            assert_eq!(writer.counters().segment_switches, switches, "{blocks_before} blocks, {more}");
             assert_eq!(
                 batch.padding_bytes,
                 if more == 0 {
@@ -60,10 +53,7 @@ fn the_longest_record_is_a_segment_and_a_longer_one_is_refused_for_good() {
     let lsn = writer.next_lsn();
     assert_eq!(
         writer.append(&[&vec![7; max], b"8"]),
-        Err(AppendError::TooLarge {
-            len: max as u64 + 1,
-            max: max as u64
-        })
+        Err(AppendError::TooLarge { len: max as u64 + 1, max: max as u64 })
     );
     assert_eq!((writer.next_lsn(), writer.open_records()), (lsn, 0));
     let (_, records) = read(&mut ring).unwrap();
@@ -81,10 +71,7 @@ fn a_batch_ends_where_its_segment_or_its_bound_ends() {
     // A smaller one still fits.
     writer.append(&[&[2; 500], &[2; 100], b""]).unwrap();
     let batch = writer.seal(0).unwrap();
-    assert_eq!(
-        (batch.records, batch.first, batch.last),
-        (n as u32 + 1, 1, n + 1)
-    );
+    assert_eq!((batch.records, batch.first, batch.last), (n as u32 + 1, 1, n + 1));
     write(&mut ring, &batch);
     writer.durable();
     commit(&mut ring, &mut writer, &[&[1; 996]]);
@@ -95,15 +82,7 @@ fn a_batch_ends_where_its_segment_or_its_bound_ends() {
 
     let len = 8192 + 3 * (16 << 20);
     let mut ring = MemRing::new(len);
-    lodestore_wal::format(
-        &mut ring,
-        FILE,
-        len as u64,
-        LogGeometry::default(),
-        UUID,
-        &mut |_, _| {},
-    )
-    .unwrap();
+    lodestore_wal::format(&mut ring, FILE, len as u64, LogGeometry::default(), UUID, &mut |_, _| {}).unwrap();
     let (mut writer, _) = reopen(&mut ring).unwrap();
     while writer.append(&[&[1; 100_000]]).is_ok() {}
     let batch = commit(&mut ring, &mut writer, &[]);
@@ -135,17 +114,12 @@ fn a_full_log_refuses_records_but_always_takes_a_batch_that_trims() {
                         let release = writer.release_lsn().unwrap();
                         writer.trim(release);
                         let used = writer.used_bytes();
-                        let batch = writer
-                            .seal_empty(0)
-                            .expect("a batch that releases always fits");
+                        let batch = writer.seal_empty(0).expect("a batch that releases always fits");
                         // A crash before it is durable: the records are all still there.
                         let kept = read(&mut ring).unwrap().1;
                         assert_eq!(kept.last().unwrap().lsn, writer.last_durable());
                         write(&mut ring, &batch);
-                        assert!(
-                            writer.used_bytes() > used,
-                            "the trim counts only when it is durable"
-                        );
+                        assert!(writer.used_bytes() > used, "the trim counts only when it is durable");
                         writer.durable();
                         assert!(writer.used_bytes() < used);
                         assert_eq!(writer.trim_durable(), release);
@@ -158,10 +132,7 @@ fn a_full_log_refuses_records_but_always_takes_a_batch_that_trims() {
                 }
                 assert!(writer.used_bytes() <= writer.capacity_bytes());
             }
-            assert!(
-                laps > 3,
-                "{body} bytes, {segments} segments: full only {laps} times"
-            );
+            assert!(laps > 3, "{body} bytes, {segments} segments: full only {laps} times");
         }
     }
 }
@@ -175,17 +146,9 @@ fn a_segment_is_written_over_only_after_a_durable_batch_released_it() {
     }
     assert_eq!(writer.append(&[b"no room"]), Err(AppendError::Full));
     writer.trim(8);
-    assert_eq!(
-        writer.append(&[b"no room"]),
-        Err(AppendError::Full),
-        "a trim that is only in memory frees nothing"
-    );
+    assert_eq!(writer.append(&[b"no room"]), Err(AppendError::Full), "a trim that is only in memory frees nothing");
     let batch = writer.seal_empty(16).unwrap();
-    assert_eq!(
-        writer.append(&[b"no room"]),
-        Ok(17),
-        "the reserve has room behind the trim"
-    );
+    assert_eq!(writer.append(&[b"no room"]), Ok(17), "the reserve has room behind the trim");
     // Power fails here: the trim is lost, its segment is not needed by what remains.
     let (reader, records) = read(&mut ring).unwrap();
     assert_eq!((reader.trim(), records.len()), (0, 16));
@@ -195,14 +158,7 @@ fn a_segment_is_written_over_only_after_a_durable_batch_released_it() {
     write(&mut ring, &batch);
     writer.durable();
     let (reader, records) = read(&mut ring).unwrap();
-    assert_eq!(
-        (
-            reader.trim(),
-            records.first().unwrap().lsn,
-            records.last().unwrap().lsn
-        ),
-        (8, 9, 17)
-    );
+    assert_eq!((reader.trim(), records.first().unwrap().lsn, records.last().unwrap().lsn), (8, 9, 17));
     // Now the first slot is used again, and power may fail there.
     for _ in 0..6 {
         commit(&mut ring, &mut writer, &[b"record"]);
@@ -240,13 +196,7 @@ fn a_million_tiny_records_with_trims_never_exceed_the_capacity() {
     }
     let c = writer.counters();
     assert!(used_max <= writer.capacity_bytes());
-    assert!(
-        c.wraps > 100
-            && c.group_commits > 10_000
-            && c.empty_batches > 100
-            && c.records == 1_000_000,
-        "{c:?}"
-    );
+    assert!(c.wraps > 100 && c.group_commits > 10_000 && c.empty_batches > 100 && c.records == 1_000_000, "{c:?}");
     let (_, records) = read(&mut ring).unwrap();
     assert!(records.iter().all(|r| r.body == r.lsn.to_le_bytes()[..]));
     assert_eq!(records.last().unwrap().lsn, 1_000_000);
@@ -255,17 +205,11 @@ fn a_million_tiny_records_with_trims_never_exceed_the_capacity() {
 #[test]
 fn an_idle_log_is_trimmed_by_an_empty_batch_and_then_rests() {
     let (mut ring, mut writer) = fresh(4);
-    assert!(
-        writer.seal(0).is_none() && writer.seal_empty(0).is_none(),
-        "nothing to say"
-    );
+    assert!(writer.seal(0).is_none() && writer.seal_empty(0).is_none(), "nothing to say");
     commit(&mut ring, &mut writer, &[b"a", b"b"]);
     writer.trim(2);
     let batch = writer.seal_empty(2).unwrap();
-    assert_eq!(
-        (batch.records, batch.payload_bytes, batch.first, batch.last),
-        (0, 0, 3, 2)
-    );
+    assert_eq!((batch.records, batch.payload_bytes, batch.first, batch.last), (0, 0, 3, 2));
     write(&mut ring, &batch);
     writer.durable();
     assert!(writer.seal_empty(2).is_none(), "said once");
@@ -278,29 +222,15 @@ fn format_zeroes_everything_and_tells_its_progress() {
     let mut ring = MemRing::new((5 << 20) + 8192 + 5000);
     let len = ring.data.len() as u64;
     let mut told = Vec::new();
-    lodestore_wal::format(
-        &mut ring,
-        FILE,
-        len,
-        LogGeometry {
-            segment_len: SEGMENT,
-        },
-        UUID,
-        &mut |d, t| told.push((d, t)),
-    )
+    lodestore_wal::format(&mut ring, FILE, len, LogGeometry { segment_len: SEGMENT }, UUID, &mut |d, t| {
+        told.push((d, t))
+    })
     .unwrap();
     let total = 8192 + (5 << 20);
-    assert_eq!(
-        (told[0], *told.last().unwrap()),
-        ((0, total), (total, total))
-    );
+    assert_eq!((told[0], *told.last().unwrap()), ((0, total), (total, total)));
     assert!(told.is_sorted() && ring.in_flight_max == 5);
     assert!(ring.data[8192..total as usize].iter().all(|b| *b == 0));
-    assert_eq!(
-        ring.data[..4096],
-        ring.data[4096..8192],
-        "both header slots"
-    );
+    assert_eq!(ring.data[..4096], ring.data[4096..8192], "both header slots");
     assert!(formatted(4).data.len() < ring.data.len());
 }
 

@@ -24,20 +24,11 @@ fn survives(mut ring: MemRing, batch: &Batch, whole: bool, header_arrived: bool)
     let (reader, records) = read(&mut ring).unwrap();
     let (tail, end) = match (whole, header_arrived) {
         (true, _) => (Tail::Clean, batch.last),
-        (false, true) => (
-            Tail::Torn {
-                offset: batch.offset,
-                bytes: batch.data.len() as u64,
-            },
-            before,
-        ),
+        (false, true) => (Tail::Torn { offset: batch.offset, bytes: batch.data.len() as u64 }, before),
         (false, false) => (Tail::Clean, before),
     };
     assert_bodies(&records, 1..=end);
-    assert_eq!(
-        (reader.tail(), reader.counters().torn_tails),
-        (tail, u64::from(tail != Tail::Clean))
-    );
+    assert_eq!((reader.tail(), reader.counters().torn_tails), (tail, u64::from(tail != Tail::Clean)));
     let mut writer = reader.restart(&mut ring, end + 1).unwrap();
     assert!(writer.next_lsn() > end && (!header_arrived || writer.next_lsn() > batch.last));
     let next = writer.next_lsn();
@@ -60,10 +51,7 @@ fn with_tail(ring: &MemRing, writer: &mut Writer, records: u64) -> (MemRing, Bat
             Err(e) => panic!("{e}"),
         }
     }
-    (
-        ring.clone(),
-        writer.seal(writer.last_durable() - 1).unwrap(),
-    )
+    (ring.clone(), writer.seal(writer.last_durable() - 1).unwrap())
 }
 
 #[test]
@@ -72,11 +60,7 @@ fn every_subset_of_the_last_batchs_blocks_is_cut_and_never_reappears() {
     let mut places = 0;
     for used in 0..4 {
         let (ring, mut writer, batches) = filled(20, 80 + used * 10, 10);
-        assert_eq!(
-            batches.len() as u64,
-            8 + used,
-            "of one block each: the first segment is full"
-        );
+        assert_eq!(batches.len() as u64, 8 + used, "of one block each: the first segment is full");
         let (before, batch) = with_tail(&ring, &mut writer, 90);
         let blocks = batch.data.len() / 4096;
         assert!((4..=6).contains(&blocks));
@@ -91,8 +75,7 @@ fn every_subset_of_the_last_batchs_blocks_is_cut_and_never_reappears() {
 
 #[test]
 fn sampled_subsets_of_the_last_batchs_sectors_are_cut_and_never_reappear() {
-    let seed =
-        std::env::var("LODESTORE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
+    let seed = std::env::var("LODESTORE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
     println!("LODESTORE_SEED={seed}");
     let mut rng = StdRng::seed_from_u64(seed);
     for _ in 0..500 {
@@ -100,9 +83,7 @@ fn sampled_subsets_of_the_last_batchs_sectors_are_cut_and_never_reappear() {
         let records = rng.random_range(1..60);
         let (before, batch) = with_tail(&ring, &mut writer, records);
         let used = (batch.header_bytes + batch.payload_bytes).div_ceil(512) as usize;
-        let arrived: Vec<bool> = (0..batch.data.len() / 512)
-            .map(|_| rng.random_bool(0.8))
-            .collect();
+        let arrived: Vec<bool> = (0..batch.data.len() / 512).map(|_| rng.random_bool(0.8)).collect();
         let ring = cut(&before, &batch, |i| arrived[i]);
         // Sectors of padding do not matter.
         survives(ring, &batch, arrived[..used].iter().all(|a| *a), arrived[0]);
@@ -139,7 +120,6 @@ fn a_cut_tail_does_not_come_back_when_the_next_mount_crashes_too() {
     }
     let (_, _) = reopen(&mut ring).unwrap();
     // The missing sector arrives after all.
-    ring.data[batch.offset as usize + 9 * 512..][..512]
-        .copy_from_slice(&batch.data[9 * 512..][..512]);
+    ring.data[batch.offset as usize + 9 * 512..][..512].copy_from_slice(&batch.data[9 * 512..][..512]);
     assert_eq!(read(&mut ring).unwrap().1, []);
 }
