@@ -87,9 +87,10 @@ impl Planner<'_> {
     fn write_blocks(&mut self, nid: u64, blocks: Vec<NewBlock>, in_place: bool) -> Result<(), Stop> {
         let mut direct = Vec::with_capacity(blocks.len());
         for new in blocks {
-            if !self.rewrite(nid, &new)? && !(in_place && self.overwrite(nid, &new)?) {
-                direct.push(new);
+            if self.rewrite(nid, &new)? || (in_place && self.overwrite(nid, &new)?) {
+                continue;
             }
+            direct.push(new);
         }
         if direct.is_empty() {
             return Ok(());
