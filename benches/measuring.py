@@ -47,6 +47,13 @@ def program(given):
     return os.path.abspath(found)
 
 
+def warn_if_busy():
+    """Other programs share the processors and the disk with both sides, and not fairly."""
+    load = os.getloadavg()[0]
+    if load > os.cpu_count() / 2:
+        print(f"warning: the load average is {load:.1f}; figures of a busy machine say little", file=sys.stderr)
+
+
 def required(command):
     """Fails unless `command` is installed."""
     if shutil.which(command) is None:

@@ -70,7 +70,13 @@ pub(crate) fn mark(store: &Store, w: &Workload, contents: Contents) -> Result<()
 }
 
 /// Replaces whatever an earlier run left by the objects of `w`.
-pub(crate) fn fill(store: &Store, w: &Workload, book: Option<&Book>, contents: Contents, live: &Live) -> Result<Filled, BenchError> {
+pub(crate) fn fill(
+    store: &Store,
+    w: &Workload,
+    book: Option<&Book>,
+    contents: Contents,
+    live: &Live,
+) -> Result<Filled, BenchError> {
     live.enter(Stage::Filling, w.bytes());
     let begin = Instant::now();
     clear(store)?;

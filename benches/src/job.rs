@@ -106,12 +106,20 @@ impl Job {
     /// Mounts the store in `dir` and sees to it that the objects of all of `runs` (which differ in
     /// nothing that concerns the objects) are there: those of an earlier job with the same number,
     /// size and seed are kept, any others replaced.
-    pub fn prepare(dir: &Path, options: JobOptions, runs: &[Workload], live: &Live) -> Result<(Job, Filled), BenchError> {
+    pub fn prepare(
+        dir: &Path,
+        options: JobOptions,
+        runs: &[Workload],
+        live: &Live,
+    ) -> Result<(Job, Filled), BenchError> {
         let Some(w) = runs.first() else { return Err(BenchError::Usage("there is nothing to run".into())) };
         for r in runs {
             r.check()?;
             if options.driver == Driver::Embedded && r.threads > 1 {
-                return Err(BenchError::Usage(format!("{} threads with the embedded driver: the engine is moved by one", r.threads)));
+                return Err(BenchError::Usage(format!(
+                    "{} threads with the embedded driver: the engine is moved by one",
+                    r.threads
+                )));
             }
         }
         let store = Store::mount(dir, &options.mount)?;
@@ -167,7 +175,9 @@ impl Job {
     /// Mounts the store anew, so that no cache answers, and compares every byte of every object
     /// with what was written last. Only after runs with [`Workload::verify`].
     pub fn verify(&mut self, w: &Workload, live: &Live) -> Result<Verified, BenchError> {
-        let Some(book) = &self.book else { return Err(BenchError::Usage("contents are only known with verification".into())) };
+        let Some(book) = &self.book else {
+            return Err(BenchError::Usage("contents are only known with verification".into()));
+        };
         self.target.take().expect("mounted until it is finished").umount()?;
         let store = Store::mount(&self.dir, &self.options.mount)?;
         let result = book.verify(&store, w, live);
@@ -204,7 +214,12 @@ impl Job {
     }
 }
 
-fn prepare_objects(store: &Store, w: &Workload, runs: &[Workload], live: &Live) -> Result<(Option<Book>, Filled), BenchError> {
+fn prepare_objects(
+    store: &Store,
+    w: &Workload,
+    runs: &[Workload],
+    live: &Live,
+) -> Result<(Option<Book>, Filled), BenchError> {
     let kept = Filled { bytes: 0, elapsed: Duration::ZERO };
     let writes = runs.iter().any(|r| r.op.writes());
     if !w.verify {
@@ -238,7 +253,8 @@ fn prepare_objects(store: &Store, w: &Workload, runs: &[Workload], live: &Live) 
 /// Waits until the key-value store compacts no more, so that what an earlier step left to do is
 /// not counted to the next.
 fn wait_until_idle(target: &Target) -> Result<(), BenchError> {
-    let written = |s: &Stats| s.kv.by_cf.iter().map(|c| (c.flushes, c.compactions, c.compaction_bytes)).collect::<Vec<_>>();
+    let written =
+        |s: &Stats| s.kv.by_cf.iter().map(|c| (c.flushes, c.compactions, c.compaction_bytes)).collect::<Vec<_>>();
     let mut last = written(&target.stats()?);
     for _ in 0..IDLE_LOOKS_MAX {
         let begin = Instant::now();

@@ -114,7 +114,11 @@ impl Book {
     /// Compares what was read at `offset` with what may be there: nothing older than `oldest`,
     /// nothing newer than the present version.
     pub fn check(&self, object: u64, offset: u64, found: &[u8], oldest: &[u32]) -> Result<(), Mismatch> {
-        let wrong = |index: u64, why: String| Mismatch::Wrong { object: names::object(object).to_string(), offset: index * self.unit, why };
+        let wrong = |index: u64, why: String| Mismatch::Wrong {
+            object: names::object(object).to_string(),
+            offset: index * self.unit,
+            why,
+        };
         let mut units = found.chunks_exact(self.unit as usize);
         for (at, oldest) in oldest.iter().enumerate() {
             let index = offset / self.unit + at as u64;
@@ -138,7 +142,11 @@ impl Book {
                 let version = Unit::read(bytes).map_or(1, |u| u.version);
                 if !(Unit { version, ..expected }).matches(bytes) {
                     let why = describe(&expected, 1, bytes);
-                    return Err(Mismatch::Wrong { object: names::object(object).to_string(), offset: index * self.unit, why });
+                    return Err(Mismatch::Wrong {
+                        object: names::object(object).to_string(),
+                        offset: index * self.unit,
+                        why,
+                    });
                 }
                 self.version(object, index).store(version, Ordering::Relaxed);
             }
@@ -157,11 +165,17 @@ impl Book {
 
 /// What is wrong with `found`, as precisely as its header allows.
 fn describe(expected: &Unit, oldest: u32, found: &[u8]) -> String {
-    let wanted = if oldest == expected.version { format!("version {oldest}") } else { format!("version {oldest} to {}", expected.version) };
+    let wanted = if oldest == expected.version {
+        format!("version {oldest}")
+    } else {
+        format!("version {oldest} to {}", expected.version)
+    };
     match Unit::read(found) {
         None if found.iter().all(|b| *b == 0) => format!("expected {wanted}, found zeros"),
         None => format!("expected {wanted}, found bytes that are no block of this benchmark"),
-        Some(u) if !u.matches(found) => format!("expected {wanted}, found a block with a header of version {} and a damaged rest", u.version),
+        Some(u) if !u.matches(found) => {
+            format!("expected {wanted}, found a block with a header of version {} and a damaged rest", u.version)
+        }
         Some(u) if (u.seed, u.object, u.index) != (expected.seed, expected.object, expected.index) => format!(
             "expected {wanted}, found version {} of object {} offset {} (seed {})",
             u.version,
@@ -174,7 +188,12 @@ fn describe(expected: &Unit, oldest: u32, found: &[u8]) -> String {
 }
 
 /// Reads every byte of every object, in order.
-fn read_all(store: &Store, w: &Workload, live: &Live, mut take: impl FnMut(u64, u64, &[u8]) -> Result<(), Mismatch>) -> Result<Verified, BenchError> {
+fn read_all(
+    store: &Store,
+    w: &Workload,
+    live: &Live,
+    mut take: impl FnMut(u64, u64, &[u8]) -> Result<(), Mismatch>,
+) -> Result<Verified, BenchError> {
     live.enter(Stage::Verifying, w.bytes());
     let begin = Instant::now();
     let mut in_flight: VecDeque<(u64, u64, Reply)> = VecDeque::new();
@@ -183,7 +202,11 @@ fn read_all(store: &Store, w: &Workload, live: &Live, mut take: impl FnMut(u64, 
         while in_flight.len() < READS_IN_FLIGHT {
             let Some((object, offset)) = places.next() else { break };
             let ranges = vec![(offset, READ_LEN.min(w.object_size - offset))];
-            in_flight.push_back((object, offset, store.query(Read::Data(names::collection(), names::object(object), ranges))));
+            in_flight.push_back((
+                object,
+                offset,
+                store.query(Read::Data(names::collection(), names::object(object), ranges)),
+            ));
         }
         let Some((object, offset, reply)) = in_flight.pop_front() else { break };
         if live.stopped() {
@@ -195,7 +218,12 @@ fn read_all(store: &Store, w: &Workload, live: &Live, mut take: impl FnMut(u64, 
         let expected = READ_LEN.min(w.object_size - offset);
         if (found.len() as u64) < expected {
             let why = format!("the object ends here; {} bytes were expected", w.object_size);
-            return Err(Mismatch::Wrong { object: names::object(object).to_string(), offset: offset + found.len() as u64, why }.into());
+            return Err(Mismatch::Wrong {
+                object: names::object(object).to_string(),
+                offset: offset + found.len() as u64,
+                why,
+            }
+            .into());
         }
         live.add(expected, expected);
     }
@@ -224,7 +252,10 @@ mod tests {
         let new = b.overwrite(1, 8192, 4096);
         assert_eq!(b.versions(1, 4096, 8192), [1, 2]);
         let message = why(&b, 1, 4096, &old, &[1, 2]);
-        assert!(message.contains("bench-00000001 offset 8192") && message.contains("expected version 2, found version 1"), "{message}");
+        assert!(
+            message.contains("bench-00000001 offset 8192") && message.contains("expected version 2, found version 1"),
+            "{message}"
+        );
         b.check(1, 8192, &new, &[2]).unwrap();
     }
 

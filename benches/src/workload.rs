@@ -168,14 +168,19 @@ impl Workload {
         range("thinktime-blocks", self.thinktime_blocks, u64::MAX)?;
         match self.until {
             Until::Ops(n) => range("the number of operations", n, u64::MAX)?,
-            Until::Time(t) if t.is_zero() => return usage("the runtime is 0; give some time, or a number of operations".into()),
+            Until::Time(t) if t.is_zero() => {
+                return usage("the runtime is 0; give some time, or a number of operations".into());
+            }
             Until::Time(_) => {}
         }
         if self.io_size > self.object_size {
             return usage(format!("I/Os of {} bytes do not fit into objects of {}", self.io_size, self.object_size));
         }
         if self.depth < self.threads {
-            return usage(format!("depth {} over {} threads: each thread needs at least one operation in flight", self.depth, self.threads));
+            return usage(format!(
+                "depth {} over {} threads: each thread needs at least one operation in flight",
+                self.depth, self.threads
+            ));
         }
         if self.verify {
             self.unit()?;
@@ -308,7 +313,13 @@ mod tests {
 
     #[test]
     fn a_sequential_stream_visits_every_place_once_before_any_again() {
-        let w = Workload { objects: 3, object_size: 4096, io_size: 1024, pattern: Pattern::Sequential, ..Default::default() };
+        let w = Workload {
+            objects: 3,
+            object_size: 4096,
+            io_size: 1024,
+            pattern: Pattern::Sequential,
+            ..Default::default()
+        };
         let mut s = Stream::new(&w, 0);
         let seen: Vec<_> = (0..13).map(|_| s.next()).map(|p| (p.object, p.offset)).collect();
         assert_eq!(seen[0], (0, 0));

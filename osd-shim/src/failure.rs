@@ -23,6 +23,10 @@ Exit codes:
   4    bench --verify read something else than was written
   130  interrupted; temporary stores are removed";
 
+/// What to do where O_DIRECT is refused.
+pub const NO_DIRECT: &str =
+    "the file system refuses O_DIRECT: choose another one, or --engine threads:8, which does without";
+
 /// Why the program ends with something else than 0.
 #[derive(Debug)]
 pub struct Failure {
@@ -52,12 +56,10 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         let advice = match &e {
-            Error::Io(io) if io.is_direct_refused() => {
-                "; the file system refuses O_DIRECT: choose another one, or --engine threads:8, which does without"
-            }
-            Error::Io(io) if io.is_full() => "; choose a smaller size or another file system",
-            Error::NoSpace { .. } => "; the objects and room to overwrite them need a larger store",
-            _ => "",
+            Error::Io(io) if io.is_direct_refused() => format!("; {NO_DIRECT}"),
+            Error::Io(io) if io.is_full() => "; choose a smaller size or another file system".into(),
+            Error::NoSpace { .. } => "; the objects and room to overwrite them need a larger store".into(),
+            _ => String::new(),
         };
         let code = if matches!(e, Error::Invalid(_) | Error::TooLarge { .. }) { code::USAGE } else { code::FAILURE };
         Failure { code, sentence: format!("{e}{advice}") }

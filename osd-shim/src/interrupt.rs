@@ -15,28 +15,39 @@ use crate::failure::{Failure, code};
 /// What is removed on the way out.
 #[derive(Default)]
 struct State {
-    /// Directories to be removed with all they hold.
-    trees: Vec<PathBuf>,
-    /// Directories to be emptied.
-    contents: Vec<PathBuf>,
+    /// A directory that exists only for this process.
+    temporary: Option<PathBuf>,
+    /// Files and directories that are being made.
+    made: Vec<PathBuf>,
+    /// Directories that were empty and are being filled.
+    filled: Vec<PathBuf>,
     /// Whether a first signal only asks the job to stop.
     graceful: bool,
 }
 
 impl State {
     fn clean(&self) {
-        for dir in &self.contents {
+        for dir in &self.filled {
             for e in fs::read_dir(dir).into_iter().flatten().flatten() {
                 remove(&e.path());
             }
         }
-        self.trees.iter().for_each(|p| remove(p));
+        self.made.iter().chain(&self.temporary).for_each(|p| remove(p));
     }
 }
 
+/// Attempts at removing a directory in which the other threads still make files.
+const ATTEMPTS: usize = 10;
+
 /// On the way out nothing can be done about what resists.
 fn remove(p: &Path) {
-    let _ = if p.is_dir() && !p.is_symlink() { fs::remove_dir_all(p) } else { fs::remove_file(p) };
+    let is_dir = p.is_dir() && !p.is_symlink();
+    for _ in 0..ATTEMPTS {
+        let removed = if is_dir { fs::remove_dir_all(p) } else { fs::remove_file(p) };
+        if removed.is_ok() || !p.exists() {
+            break;
+        }
+    }
 }
 
 /// Handles SIGINT, SIGTERM and SIGHUP from when it is made.
@@ -83,16 +94,16 @@ impl Interrupt {
     }
 
     /// A directory that exists only for this process.
-    pub fn remove_tree(&self, dir: PathBuf) {
-        self.lock().trees.push(dir);
+    pub fn remove_temporary(&self, dir: &Path) {
+        self.lock().temporary = Some(dir.to_owned());
     }
 
     /// A file or directory that is being made: does nothing to one that holds something already.
     pub fn remove_if_new(&self, path: &Path) {
         let mut state = self.lock();
-        match fs::read_dir(path) {
-            Ok(mut entries) if entries.next().is_none() => state.contents.push(path.to_owned()),
-            Err(_) if !path.exists() => state.trees.push(path.to_owned()),
+        match fs::read_dir(path).map(Iterator::count) {
+            Ok(0) => state.filled.push(path.to_owned()),
+            Err(_) if !path.exists() => state.made.push(path.to_owned()),
             _ => {}
         }
     }
@@ -100,7 +111,7 @@ impl Interrupt {
     /// What was being made is complete, or was removed.
     pub fn keep(&self) {
         let mut state = self.lock();
-        state.trees.clear();
-        state.contents.clear();
+        state.made.clear();
+        state.filled.clear();
     }
 }

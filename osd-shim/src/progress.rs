@@ -20,7 +20,11 @@ const STEPS: u64 = 1000;
 pub fn bar() -> ProgressBar {
     let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(STEPS), target);
-    bar.set_style(ProgressStyle::with_template("{prefix:>22} {bar:30.cyan} {msg}").expect("a constant template").progress_chars("━╸─"));
+    bar.set_style(
+        ProgressStyle::with_template("{prefix:>22} {bar:30.cyan} {msg}")
+            .expect("a constant template")
+            .progress_chars("━╸─"),
+    );
     bar
 }
 
@@ -81,17 +85,26 @@ fn watch(live: &Live, title: &Title, finished: &AtomicBool) {
             Stage::Verifying => show_bytes(&bar, "verifying", done, total, begin),
             Stage::Running => {
                 let since = now.duration_since(last.1).as_secs_f64().max(0.001);
-                let (iops, bytes) = (done.saturating_sub(last.0) as f64 / since, live.bytes() as f64 / done.max(1) as f64);
+                let (iops, bytes) =
+                    (done.saturating_sub(last.0) as f64 / since, live.bytes() as f64 / done.max(1) as f64);
                 last = (done, now);
                 let elapsed = begin.elapsed();
                 let (at, of, left) = match title.runtime {
-                    Some(t) => (elapsed.min(t).as_millis() as u64, t.as_millis() as u64, format!("{:.0} s of {:.0} s", elapsed.as_secs_f64(), t.as_secs_f64())),
+                    Some(t) => (
+                        elapsed.min(t).as_millis() as u64,
+                        t.as_millis() as u64,
+                        format!("{:.0} s of {:.0} s", elapsed.as_secs_f64(), t.as_secs_f64()),
+                    ),
                     None => (done, total, format!("{} of {} ops", units::thousands(done), units::thousands(total))),
                 };
                 bar.set_length(of.max(1));
                 bar.set_position(at);
                 bar.set_prefix(title.name.clone());
-                bar.set_message(format!("{left}  {} IOPS  {}/s", units::thousands(iops as u64), units::about((iops * bytes) as u64)));
+                bar.set_message(format!(
+                    "{left}  {} IOPS  {}/s",
+                    units::thousands(iops as u64),
+                    units::about((iops * bytes) as u64)
+                ));
             }
             Stage::Settling => bar.set_message("flushing what is left"),
             Stage::Idle => bar.tick(),

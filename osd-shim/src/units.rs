@@ -4,12 +4,19 @@
 use std::time::Duration;
 
 const SIZE_UNITS: [(char, u32); 4] = [('k', 10), ('m', 20), ('g', 30), ('t', 40)];
-const TIME_UNITS: [(&str, u64); 6] =
-    [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000), ("h", 3_600_000_000_000)];
+const TIME_UNITS: [(&str, u64); 6] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
 
 /// Bytes: a whole number, with `k`, `m`, `g` or `t` for powers of 1024.
 pub fn size(s: &str) -> Result<u64, String> {
-    let nonsense = || format!("'{s}' is no size; write bytes or a whole number with k, m, g or t, such as 4096, 128k or 16g");
+    let nonsense =
+        || format!("'{s}' is no size; write bytes or a whole number with k, m, g or t, such as 4096, 128k or 16g");
     let last = s.chars().last().ok_or_else(nonsense)?.to_ascii_lowercase();
     let (digits, shift) = match SIZE_UNITS.iter().find(|(c, _)| *c == last) {
         Some((_, shift)) => (&s[..s.len() - 1], *shift),
@@ -21,7 +28,8 @@ pub fn size(s: &str) -> Result<u64, String> {
 
 /// A time: a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`; `0` needs no unit.
 pub fn time(s: &str) -> Result<Duration, String> {
-    let nonsense = || format!("'{s}' is no time; write a whole number with ns, us, ms, s, m or h, such as 250us or 10s");
+    let nonsense =
+        || format!("'{s}' is no time; write a whole number with ns, us, ms, s, m or h, such as 250us or 10s");
     let split = s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len());
     let (digits, unit) = s.split_at(split);
     let n = whole(digits).ok_or_else(nonsense)?;
@@ -88,7 +96,9 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_1024() {
-        for (s, n) in [("0", 0), ("4096", 4096), ("128k", 128 << 10), ("4M", 4 << 20), ("16g", 16 << 30), ("2t", 2 << 40)] {
+        for (s, n) in
+            [("0", 0), ("4096", 4096), ("128k", 128 << 10), ("4M", 4 << 20), ("16g", 16 << 30), ("2t", 2 << 40)]
+        {
             assert_eq!(size(s), Ok(n), "{s}");
         }
     }
@@ -104,7 +114,9 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        for (s, ns) in [("250us", 250_000), ("10s", 10_000_000_000), ("5ms", 5_000_000), ("1m", 60_000_000_000), ("0", 0)] {
+        for (s, ns) in
+            [("250us", 250_000), ("10s", 10_000_000_000), ("5ms", 5_000_000), ("1m", 60_000_000_000), ("0", 0)]
+        {
             assert_eq!(time(s), Ok(Duration::from_nanos(ns)), "{s}");
         }
         for s in ["", "10", "s", "1.5s", "-1s", "10 s", "10sec", "1d"] {
@@ -114,8 +126,14 @@ mod tests {
 
     #[test]
     fn sizes_are_printed_short_and_unambiguous() {
-        assert_eq!([exact(131072), exact(4096), exact(1536), exact(5 << 30), exact(0)], ["128k", "4k", "1536", "5g", "0"]);
-        assert_eq!([about(0), about(1023), about(1536), about(3 << 30), about(1 << 40)], ["0 B", "1.00 KiB", "1.50 KiB", "3.00 GiB", "1.00 TiB"]);
+        assert_eq!(
+            [exact(131072), exact(4096), exact(1536), exact(5 << 30), exact(0)],
+            ["128k", "4k", "1536", "5g", "0"]
+        );
+        assert_eq!(
+            [about(0), about(1023), about(1536), about(3 << 30), about(1 << 40)],
+            ["0 B", "1.00 KiB", "1.50 KiB", "3.00 GiB", "1.00 TiB"]
+        );
         assert_eq!([thousands(0), thousands(999), thousands(1234567)], ["0", "999", "1,234,567"]);
     }
 }

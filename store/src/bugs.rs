@@ -29,8 +29,6 @@ pub enum Bug {
     OverwriteShared,
     /// Leave the rest of a block as it was when an object is cut inside it.
     TruncateKeepsTail,
-    /// Replay every record into every family, whatever its marker says.
-    IgnoreMarkers,
 }
 
 /// Every bug with its name.
@@ -47,7 +45,6 @@ pub const BUGS: &[(Bug, &str)] = &[
     (Bug::DeferredBeforeDurable, "deferred-before-durable"),
     (Bug::OverwriteShared, "overwrite-shared"),
     (Bug::TruncateKeepsTail, "truncate-keeps-tail"),
-    (Bug::IgnoreMarkers, "ignore-markers"),
 ];
 
 /// Whether a bug is switched on.

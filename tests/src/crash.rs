@@ -360,11 +360,11 @@ pub fn all_workloads(share: f64) -> Checked {
 
 /// A random workload of 8 to 30 transactions on a small disk: letters, and what the generator of
 /// the random sequences would do.
-fn long_workload(base: &Base, rng: &mut SmallRng) -> Vec<Transaction> {
-    let shape = Shape { write_max: 20 << 10, object_max: 40 << 10, refused_percent: 0 };
+pub fn long_workload(options: &Options, start: &Model, rng: &mut SmallRng) -> Vec<Transaction> {
+    let shape = Shape { write_max: 20 << 10, object_max: 40 << 10, refused_percent: 0, operations_max: 6 };
     let mut generator = Gen::new(rng.random(), shape);
-    let mut model = base.model().clone();
-    let total = base.options.layout.data.iter().sum::<u64>();
+    let mut model = start.clone();
+    let total = options.layout.data.iter().sum::<u64>();
     let n = rng.random_range(8..=30);
     let mut workload = Vec::new();
     while workload.len() < n {
@@ -399,7 +399,7 @@ pub fn sampled_workloads(first_seed: u64, n: u64) -> Checked {
         let mut options = tiny(policy, data, seed);
         options.config.depth = [1, 4, 32][rng.random_range(0..3)];
         let base = Base::new(options, &[alphabet::setup()]);
-        let workload = long_workload(&base, &mut rng);
+        let workload = long_workload(&base.options, base.model(), &mut rng);
         let manner = Manner { in_flight: rng.random_range(1..8), umount: rng.random_bool(0.2), seed };
         let trace = base.run(&workload, manner);
         let mut checked = Checked { counters: trace.counters, ..Checked::default() };

@@ -17,11 +17,13 @@ pub struct Shape {
     pub object_max: u64,
     /// Chance in 100 that an operation which the model refuses is kept.
     pub refused_percent: u32,
+    /// Most operations of a transaction.
+    pub operations_max: u64,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { write_max: 24 << 10, object_max: 96 << 10, refused_percent: 8 }
+        Shape { write_max: 24 << 10, object_max: 96 << 10, refused_percent: 8, operations_max: 6 }
     }
 }
 
@@ -154,6 +156,7 @@ impl Gen {
             16..=17 => 3,
             n => n - 14,
         };
+        let ops = ops.min(self.shape.operations_max);
         let mut t = Transaction::new();
         let mut scratch = model.clone();
         for _ in 0..ops {

@@ -18,3 +18,4 @@ pub mod simstore;
 pub mod subject;
 pub mod tracekv;
 pub mod faults;
+pub mod gauntlet;

@@ -81,32 +81,37 @@ struct Sequence {
     totals: Totals,
 }
 
-/// Sizes and policy of the store of a sequence: all small, some so small that they fill.
-fn options(rng: &mut SmallRng, seed: u64) -> Options {
+/// Sizes and policy of the store of a sequence, and of the work on it: all small, some so small
+/// that data space or the log fill.
+fn options(rng: &mut SmallRng, seed: u64) -> (Options, Shape) {
     let policy = [Policy::Auto, Policy::Auto, Policy::Direct, Policy::Deferred][rng.random_range(0..4)];
     let data: u64 = if rng.random_bool(0.3) { rng.random_range(48..160) << 12 } else { 2 << 20 };
-    let segment: u64 = 128 << 10;
+    // A record is at most half a segment: in a small one only small transactions fit.
+    let (segment, segments, shape) = match rng.random_bool(0.25) {
+        true => (64 << 10, 4, Shape { write_max: 6 << 10, operations_max: 2, ..Shape::default() }),
+        false => (128 << 10, rng.random_range(4..7), Shape::default()),
+    };
     // Sometimes two fragment files, sometimes space that is not pre-written yet.
     let data = if rng.random_bool(0.3) { vec![data / 2 / 4096 * 4096, (data - data / 2) / 4096 * 4096] } else { vec![data] };
     let total: u64 = data.iter().sum();
     let prewrite = if rng.random_bool(0.3) { (total / 3).next_multiple_of(4096) } else { total };
-    let mut o = Options::new(Layout { data, log: 8192 + segment * rng.random_range(4..7), segment, prewrite }, policy, seed);
+    let mut o = Options::new(Layout { data, log: 8192 + segment * segments, segment, prewrite }, policy, seed);
     o.config.depth = [1, 2, 8, 64][rng.random_range(0..4)];
     o.config.data_cache_bytes = [0, 64 << 10, 1 << 20][rng.random_range(0..3)];
     o.config.meta_cache_bytes = [0, 16 << 10, 1 << 20][rng.random_range(0..3)];
     o.config.deferred_batch = [1, 32 << 10, 256 << 10][rng.random_range(0..3)];
     o.config.deferred_max = [4096, 64 << 10][rng.random_range(0..2)];
     o.config.prewrite_step = 128 << 10;
-    o
+    (o, shape)
 }
 
 /// Runs one sequence. Panics with the seed and what went wrong.
 pub fn sequence(seed: u64) -> Totals {
     let mut rng = SmallRng::seed_from_u64(seed);
-    let options = options(&mut rng, seed);
+    let (options, shape) = options(&mut rng, seed);
     let mut s = Sequence {
         seed,
-        generator: Gen::new(rng.random(), Shape::default()),
+        generator: Gen::new(rng.random(), shape),
         rng,
         store: SimStore::new(options),
         acked: Model::new(),

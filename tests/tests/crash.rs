@@ -1,6 +1,7 @@
 //! Crash states of the real engine, and everything else that a disk can do to it.
 
 use lodestore_tests::crash::{all_workloads, recovery_workloads, sampled_workloads};
+use lodestore_tests::faults;
 use lodestore_tests::parallel::{budget, seed};
 
 macro_rules! tests {
@@ -27,4 +28,25 @@ tests! {
         let checked = recovery_workloads(budget("LODESTORE_RECOVERIES", 400));
         println!("crash states: {} during recovery, {checked:?}", checked.during_recovery);
     };
+    damaged_data_is_never_returned_and_is_named_by_reads_and_fsck = {
+        let d = faults::damaged_data(budget("LODESTORE_DAMAGES", 10_500));
+        println!("damage cases: {}, of which {} hit an object", d.cases, d.hit);
+        assert!(d.hit * 3 > d.cases, "most cases hit nothing");
+    };
+    damage_inside_the_log_is_refused_and_nothing_is_shortened = {
+        let (sectors, refused) = faults::damaged_log();
+        println!("damaged sectors of the log: {sectors}, mounts refused: {refused}");
+        assert!(refused > 0);
+    };
+    a_failure_of_a_write_or_sync_stops_writing_and_loses_nothing_acknowledged = {
+        println!("fatal faults: {}", faults::fatal_faults());
+    };
+    a_failure_while_mounting_is_reported_and_the_next_mount_works = {
+        println!("faults while mounting: {}", faults::faults_while_mounting());
+    };
+    a_failed_read_fails_one_request_only = {
+        println!("failed reads: {}", faults::failed_reads());
+    };
+    a_slow_disk_of_depth_one_does_not_deadlock = faults::slow_disk_of_depth_one();
+    mkfs_on_a_full_disk_says_so = faults::mkfs_on_a_full_disk();
 }

@@ -43,7 +43,9 @@ impl Devices {
         if self.unknown || self.disks.is_empty() {
             return None;
         }
-        let written = |stat: &PathBuf| fs::read_to_string(stat).ok()?.split_whitespace().nth(SECTORS_WRITTEN)?.parse::<u64>().ok();
+        let written = |stat: &PathBuf| {
+            fs::read_to_string(stat).ok()?.split_whitespace().nth(SECTORS_WRITTEN)?.parse::<u64>().ok()
+        };
         self.disks.values().map(|s| Some(written(s)? * SECTOR)).sum()
     }
 
@@ -60,7 +62,9 @@ fn disk(dev: u64) -> Option<(String, PathBuf)> {
     let mut dir = match fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) {
         Ok(dir) => dir,
         // File systems over several devices have numbers of their own: the mount says which.
-        Err(_) => fs::canonicalize(Path::new("/sys/class/block").join(mounted_from(major, minor)?.file_name()?)).ok()?,
+        Err(_) => {
+            fs::canonicalize(Path::new("/sys/class/block").join(mounted_from(major, minor)?.file_name()?)).ok()?
+        }
     };
     if dir.join("partition").exists() {
         dir.pop();
@@ -87,11 +91,13 @@ pub fn sync(dir: &Path) {
     }
 }
 
-/// Free bytes of the file system that holds `path` or its nearest existing parent.
+/// Free bytes of the file system that holds `path` or its nearest existing parent; `None` where
+/// there is none, or where it has no limit of its own.
 pub fn free_bytes(path: &Path) -> Option<u64> {
-    let existing = path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())?;
+    let existing =
+        path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find(|p| p.exists())?;
     let s = rustix::fs::statvfs(existing).ok()?;
-    Some(s.f_bavail.saturating_mul(s.f_frsize))
+    (s.f_blocks > 0).then(|| s.f_bavail.saturating_mul(s.f_frsize))
 }
 
 #[cfg(test)]
@@ -107,6 +113,6 @@ mod tests {
     #[test]
     fn free_space_is_that_of_the_nearest_existing_parent() {
         assert!(free_bytes(Path::new("does/not/exist")).is_some());
-        assert_eq!(free_bytes(Path::new("/proc/none/of/it")), free_bytes(Path::new("/proc")));
+        assert_eq!(free_bytes(Path::new("/proc/none/of/it")), None, "/proc has no blocks");
     }
 }

@@ -52,7 +52,8 @@ impl Snapshot {
     /// What happened from `self` to `end`.
     pub fn until(&self, end: &Snapshot) -> Cost {
         let ledger = end.stats.ledger.since(&self.stats.ledger);
-        let kv = |s: &Stats| s.kv.by_cf.iter().map(|c| c.flush_bytes + c.compaction_bytes).sum::<u64>() + s.kv.log_bytes;
+        let kv =
+            |s: &Stats| s.kv.by_cf.iter().map(|c| c.flush_bytes + c.compaction_bytes).sum::<u64>() + s.kv.log_bytes;
         let bytes = report::Bytes {
             user: ledger.user(),
             data: ledger.data_direct + ledger.data_deferred,

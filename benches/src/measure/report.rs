@@ -60,7 +60,7 @@ impl Amplification {
             other: other.and_then(per_user),
             total: per_user(counted + other.unwrap_or(0.0)),
             prewrite: per_user(b.prewrite as f64),
-            other_of_process: beyond(b.process).and_then(per_user),
+            other_of_process: other.and(beyond(b.process)).and_then(per_user),
         }
     }
 }
@@ -86,7 +86,14 @@ impl Latency {
     pub(crate) fn new(ns: &Histogram<u64>) -> Self {
         let us = |n: f64| round(n / 1000.0, 1);
         let at = |q: f64| us(ns.value_at_quantile(q) as f64);
-        Latency { mean: us(ns.mean()), p50: at(0.5), p95: at(0.95), p99: at(0.99), p999: at(0.999), max: us(ns.max() as f64) }
+        Latency {
+            mean: us(ns.mean()),
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: us(ns.max() as f64),
+        }
     }
 }
 
@@ -210,7 +217,8 @@ impl Report {
         all.add(&tally.writes).expect("the same bounds");
         let (ops, s) = (all.len(), elapsed.as_secs_f64().max(1e-9));
         let per_op = |n: f64| round(n / ops.max(1) as f64, 3);
-        let side = |h: &Histogram<u64>| Side { ops: h.len(), iops: round(h.len() as f64 / s, 1), latency_us: Latency::new(h) };
+        let side =
+            |h: &Histogram<u64>| Side { ops: h.len(), iops: round(h.len() as f64 / s, 1), latency_us: Latency::new(h) };
         let mixed = !tally.reads.is_empty() && !tally.writes.is_empty();
         Report {
             ops,
@@ -239,7 +247,8 @@ fn round(n: f64, digits: i32) -> f64 {
 mod tests {
     use super::*;
 
-    const BYTES: Bytes = Bytes { user: 1000, data: 1000, log: 30, kv: 10, prewrite: 500, process: Some(1545), device: Some(1560) };
+    const BYTES: Bytes =
+        Bytes { user: 1000, data: 1000, log: 30, kv: 10, prewrite: 500, process: Some(1545), device: Some(1560) };
 
     #[test]
     fn what_nobody_counted_is_other_and_part_of_the_total() {
@@ -251,8 +260,8 @@ mod tests {
 
     #[test]
     fn an_unknown_device_leaves_what_was_counted() {
-        let a = Amplification::new(&Bytes { device: None, process: None, ..BYTES });
-        assert_eq!((a.other, a.total), (None, Some(1.04)));
+        let a = Amplification::new(&Bytes { device: None, ..BYTES });
+        assert_eq!((a.other, a.total, a.other_of_process), (None, Some(1.04), None));
     }
 
     #[test]

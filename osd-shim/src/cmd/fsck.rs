@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use lodestore::{Error, FsckReport, MountOptions, Store};
 use lodestore_benches::IoEngine;
+use lodestore_kv::KvError;
+use lodestore_wal::WalError;
 use serde_json::json;
 
 use crate::failure::{EXIT_CODES, Failure, code};
@@ -38,7 +40,11 @@ pub fn run(a: &Args) -> Result<(), Failure> {
     let options = MountOptions { engine: a.engine, ..Default::default() };
     let report = Store::fsck(&a.dir, &options, a.deep, a.repair).map_err(not_checked)?;
     let s = begin.elapsed().as_secs_f64();
-    if a.json { print_json(a, &report, s)? } else { print_text(a, &report, s)? }
+    if a.json {
+        print_json(a, &report, s)?
+    } else {
+        print_text(a, &report, s)?
+    }
     match report.repaired < report.errors.len() as u64 {
         true => Err(Failure::silent(code::DAMAGE)),
         false => Ok(()),
@@ -49,8 +55,8 @@ pub fn run(a: &Args) -> Result<(), Failure> {
 fn not_checked(e: Error) -> Failure {
     let damaged = match &e {
         Error::Metadata(_) | Error::Damaged { .. } => true,
-        Error::Wal(w) => w.is_damage(),
-        Error::Kv(k) => matches!(k, lodestore_benches::KvError::Damaged { .. }),
+        Error::Wal(w) => matches!(**w, WalError::Damaged { .. }),
+        Error::Kv(k) => matches!(k, KvError::Damaged { .. }),
         _ => false,
     };
     let f = Failure::from(e);
@@ -58,7 +64,8 @@ fn not_checked(e: Error) -> Failure {
 }
 
 fn print_json(a: &Args, r: &FsckReport, seconds: f64) -> Result<(), Failure> {
-    let errors: Vec<_> = r.errors.iter().map(|e| json!({ "what": e.to_string(), "repairable": e.is_repairable() })).collect();
+    let errors: Vec<_> =
+        r.errors.iter().map(|e| json!({ "what": e.to_string(), "repairable": e.is_repairable() })).collect();
     output::json(&json!({
         "dir": a.dir,
         "deep": a.deep,

@@ -1,8 +1,8 @@
 //! `lodestore mkfs`: makes a store.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use lodestore_benches::IoEngine;
 use lodestore_benches::measure::device;
 use serde_json::json;
 
-use crate::failure::{EXIT_CODES, Failure, code};
+use crate::failure::{EXIT_CODES, Failure, NO_DIRECT, code};
 use crate::interrupt::Interrupt;
 use crate::{output, progress, units};
 
@@ -66,6 +66,7 @@ pub fn run(a: &Args) -> Result<(), Failure> {
 /// Makes a store, showing progress. Everything made so far is removed on failure and on a signal.
 pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<(), Failure> {
     check_room(dir, options)?;
+    check_direct(dir, options.engine)?;
     interrupt.remove_if_new(dir);
     options.data.iter().chain(&options.log).chain(&options.kv).for_each(|p| interrupt.remove_if_new(p));
     let bar = progress::bar();
@@ -81,6 +82,27 @@ pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<
     Ok(result?)
 }
 
+/// The path itself, or the nearest directory above it that exists.
+fn existing(path: &Path) -> &Path {
+    let with_dot = |p| if p == Path::new("") { Path::new(".") } else { p };
+    path.ancestors().map(with_dot).find(|p| p.exists()).unwrap_or(Path::new("/"))
+}
+
+/// Refuses libaio where the file system has no O_DIRECT, before anything is made.
+fn check_direct(dir: &Path, engine: IoEngine) -> Result<(), Failure> {
+    if engine != IoEngine::Libaio {
+        return Ok(());
+    }
+    let open = |p: &Path| File::options().write(true).create_new(true).custom_flags(libc::O_DIRECT).open(p);
+    match tempfile::Builder::new().prefix(".lodestore-probe-").make_in(existing(dir), open) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+            Err(Failure::other(format!("{}: {NO_DIRECT}", dir.display())))
+        }
+        // Whatever else is wrong here, making the store will say it better.
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a store for which a file system has no room, before that file system is filled up to
 /// find out.
 fn check_room(dir: &Path, o: &MkfsOptions) -> Result<(), Failure> {
@@ -91,9 +113,7 @@ fn check_room(dir: &Path, o: &MkfsOptions) -> Result<(), Failure> {
     parts.push((o.log.as_deref().unwrap_or(dir), log));
     let mut needed: BTreeMap<u64, (&Path, u64)> = BTreeMap::new();
     for (path, bytes) in parts {
-        let Some(m) = path.ancestors().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p }).find_map(|p| fs::metadata(p).ok()) else {
-            continue;
-        };
+        let Ok(m) = fs::metadata(existing(path)) else { continue };
         if !m.file_type().is_block_device() {
             let sum = &mut needed.entry(m.dev()).or_insert((path, 0)).1;
             *sum = sum.saturating_add(bytes);
@@ -104,7 +124,10 @@ fn check_room(dir: &Path, o: &MkfsOptions) -> Result<(), Failure> {
             && free < bytes
         {
             let (bytes, free) = (units::about(bytes), units::about(free));
-            let sentence = format!("no space: the store needs {bytes} on the file system of {}, {free} are free; choose a smaller size or another file system", path.display());
+            let sentence = format!(
+                "no space: the store needs {bytes} on the file system of {}, {free} are free; choose a smaller size or another file system",
+                path.display()
+            );
             return Err(Failure { code: code::FAILURE, sentence });
         }
     }

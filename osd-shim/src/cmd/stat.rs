@@ -8,6 +8,7 @@ use lodestore::format::superblock::{self, Superblock};
 use lodestore::{Counters, MountOptions, Stats, Store};
 use lodestore_benches::IoEngine;
 use lodestore_benches::measure::process;
+use lodestore_kv::CFS;
 use serde_json::{Map, Value, json};
 
 use crate::failure::{EXIT_CODES, Failure};
@@ -75,12 +76,15 @@ fn counters(c: &Counters) -> Vec<(&'static str, u64)> {
 
 fn print_json(a: &Args, f: &Found) -> Result<(), Failure> {
     let s = &f.stats.space;
-    let families: Map<String, Value> = lodestore_benches::CFS
+    let families: Map<String, Value> = CFS
         .iter()
         .zip(&f.stats.kv.by_cf)
-        .map(|(cf, c)| (cf.name().to_owned(), json!({ "table_bytes": c.table_bytes, "memtable_bytes": c.memtable_bytes })))
+        .map(|(cf, c)| {
+            (cf.name().to_owned(), json!({ "table_bytes": c.table_bytes, "memtable_bytes": c.memtable_bytes }))
+        })
         .collect();
-    let counters: Map<String, Value> = counters(&f.stats.counters).into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+    let counters: Map<String, Value> =
+        counters(&f.stats.counters).into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
     output::json(&json!({
         "dir": a.dir,
         "uuid": uuid(&f.superblock),
@@ -102,7 +106,8 @@ fn print_text(a: &Args, f: &Found) -> Result<(), Failure> {
     let (s, c, l) = (&f.stats.space, &f.stats.counters, &f.superblock.layout);
     let percent = |n: u64| 100.0 * n as f64 / s.total.max(1) as f64;
     let mut out = format!("{}  {}\n\n", a.dir.display(), uuid(&f.superblock));
-    let mut row = |name: &str, bytes: u64, note: String| out += &format!("  {name:<12} {:>10}  {note}\n", units::about(bytes));
+    let mut row =
+        |name: &str, bytes: u64, note: String| out += &format!("  {name:<12} {:>10}  {note}\n", units::about(bytes));
     row("total", s.total, format!("{} fragment file(s), log of {}", l.data.len(), units::about(l.log)));
     row("allocated", s.allocated, format!("{:.1} %", percent(s.allocated)));
     row("stored", s.stored, format!("{} objects", units::thousands(s.objects)));

@@ -307,7 +307,10 @@ impl Engine {
     }
 
     /// From here on the transaction will happen, or the store fails.
-    fn commit(&mut self, q: Queued, plan: Plan, lsn: Lsn) {
+    fn commit(&mut self, q: Queued, mut plan: Plan, lsn: Lsn) {
+        if bugs::enabled(Bug::DeferredBeforeDurable) {
+            plan.writes.extend(plan.deferred.iter().cloned());
+        }
         self.count_user_bytes(&q.txn);
         self.stored = self.stored.checked_add_signed(plan.stored).expect("mapped blocks are counted on both ways");
         self.objects = self.objects.checked_add_signed(plan.objects).expect("objects are counted on both ways");
@@ -392,6 +395,10 @@ impl Engine {
         };
         let Some(batch) = batch else { return };
         group.state = GroupState::Sealed;
+        if bugs::enabled(Bug::ApplyBeforeDurable) {
+            let early = group.txns.iter().try_for_each(|t| self.kv.write(&t.ops, t.lsn));
+            early.expect("only a test runs with a bug");
+        }
         self.start_batch(batch);
     }
 

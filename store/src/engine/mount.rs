@@ -209,7 +209,6 @@ impl Replay<'_> {
                 reader.lsn_max()
             )));
         }
-        let replay_all = bugs::enabled(Bug::IgnoreMarkers);
         let mut last = reader.trim();
         let mut ops: Vec<KvOp> = Vec::new();
         let mut deferred: BTreeMap<u64, Bytes> = BTreeMap::new();
@@ -222,7 +221,7 @@ impl Replay<'_> {
             }
             self.counters.records_replayed += 1;
             last = r.lsn;
-            ops.extend(body.ops.into_iter().filter(|op| r.lsn > markers[op.cf() as usize] || replay_all));
+            ops.extend(body.ops.into_iter().filter(|op| r.lsn > markers[op.cf() as usize]));
             for d in body.deferred {
                 deferred_bytes += d.data.len() as u64;
                 for i in 0..d.data.len() as u64 / BLOCK_LEN {
