@@ -21,8 +21,8 @@ struct State {
     made: Vec<PathBuf>,
     /// Directories that were empty and are being filled.
     filled: Vec<PathBuf>,
-    /// Whether a first signal only asks the job to stop.
-    graceful: bool,
+    /// Whether a first signal came, which only asks what is being done to stop.
+    asked: bool,
 }
 
 impl State {
@@ -36,18 +36,9 @@ impl State {
     }
 }
 
-/// Attempts at removing a directory in which the other threads still make files.
-const ATTEMPTS: usize = 10;
-
 /// On the way out nothing can be done about what resists.
 fn remove(p: &Path) {
-    let is_dir = p.is_dir() && !p.is_symlink();
-    for _ in 0..ATTEMPTS {
-        let removed = if is_dir { fs::remove_dir_all(p) } else { fs::remove_file(p) };
-        if removed.is_ok() || !p.exists() {
-            break;
-        }
-    }
+    let _ = if p.is_dir() && !p.is_symlink() { fs::remove_dir_all(p) } else { fs::remove_file(p) };
 }
 
 /// Handles SIGINT, SIGTERM and SIGHUP from when it is made.
@@ -66,12 +57,9 @@ impl Interrupt {
         let listener = i.clone();
         let listen = move || {
             for _ in signals.forever() {
-                // A second signal does not wait for the job any more.
-                let graceful = std::mem::take(&mut listener.lock().graceful);
                 listener.live.stop();
-                if !graceful {
-                    listener.lock().clean();
-                    std::process::exit(i32::from(code::INTERRUPTED));
+                if std::mem::replace(&mut listener.lock().asked, true) {
+                    listener.leave();
                 }
             }
         };
@@ -88,9 +76,11 @@ impl Interrupt {
         &self.live
     }
 
-    /// From now on a first signal asks the job to end and waits for its result.
-    pub fn be_graceful(&self) {
-        self.lock().graceful = true;
+    /// Removes what is temporary or half made and ends the process. Best called by the thread that
+    /// makes it, so that nothing new appears meanwhile; a second signal does not wait for that.
+    pub fn leave(&self) -> ! {
+        self.lock().clean();
+        std::process::exit(i32::from(code::INTERRUPTED))
     }
 
     /// A directory that exists only for this process.

@@ -13,28 +13,29 @@ use crate::units;
 
 /// Between two looks at what is going on.
 const TICK: Duration = Duration::from_millis(200);
-/// Steps of a bar whose unit is time.
-const STEPS: u64 = 1000;
+/// Columns of the gauge.
+const GAUGE: usize = 30;
 
-/// A bar, hidden where there is no terminal.
+/// A line, hidden where there is no terminal.
 pub fn bar() -> ProgressBar {
     let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(STEPS), target);
-    bar.set_style(
-        ProgressStyle::with_template("{prefix:>22} {bar:30.cyan} {msg}")
-            .expect("a constant template")
-            .progress_chars("━╸─"),
-    );
+    let bar = ProgressBar::with_draw_target(None, target);
+    bar.set_style(ProgressStyle::with_template("{msg}").expect("a constant template"));
     bar
+}
+
+/// Shows everything by one call: several would be drawn, or not, each on its own.
+fn show(bar: &ProgressBar, what: &str, done: u64, total: u64, figures: &str) {
+    let full = (done as f64 / total.max(1) as f64 * GAUGE as f64).min(GAUGE as f64) as usize;
+    let (full, rest) = ("━".repeat(full), "─".repeat(GAUGE - full));
+    bar.set_message(format!("{what:>22} \x1b[36m{full}\x1b[0m{rest} {figures}"));
 }
 
 /// Shows a part of a whole, in bytes.
 pub fn show_bytes(bar: &ProgressBar, what: &str, done: u64, total: u64, begin: Instant) {
-    let rate = (done as f64 / begin.elapsed().as_secs_f64().max(0.001)) as u64;
-    bar.set_length(total.max(1));
-    bar.set_position(done);
-    bar.set_prefix(what.to_owned());
-    bar.set_message(format!("{} of {}  {}/s", units::about(done), units::about(total), units::about(rate)));
+    let s = begin.elapsed().as_secs_f64();
+    let rate = if s > 0.05 { format!("  {}/s", units::about((done as f64 / s) as u64)) } else { String::new() };
+    show(bar, what, done, total, &format!("{} of {}{rate}", units::about(done), units::about(total)));
 }
 
 /// What a run is called, and how long it takes if time is what ends it.
@@ -79,37 +80,34 @@ fn watch(live: &Live, title: &Title, finished: &AtomicBool) {
             (stage, begin) = (live.stage(), Instant::now());
             last = (0, begin);
         }
-        let (done, total, now) = (live.done(), live.total(), Instant::now());
+        let (done, total) = (live.done(), live.total());
         match stage {
             Stage::Filling => show_bytes(&bar, "filling", done, total, begin),
             Stage::Verifying => show_bytes(&bar, "verifying", done, total, begin),
-            Stage::Running => {
-                let since = now.duration_since(last.1).as_secs_f64().max(0.001);
-                let (iops, bytes) =
-                    (done.saturating_sub(last.0) as f64 / since, live.bytes() as f64 / done.max(1) as f64);
-                last = (done, now);
-                let elapsed = begin.elapsed();
-                let (at, of, left) = match title.runtime {
-                    Some(t) => (
-                        elapsed.min(t).as_millis() as u64,
-                        t.as_millis() as u64,
-                        format!("{:.0} s of {:.0} s", elapsed.as_secs_f64(), t.as_secs_f64()),
-                    ),
-                    None => (done, total, format!("{} of {} ops", units::thousands(done), units::thousands(total))),
-                };
-                bar.set_length(of.max(1));
-                bar.set_position(at);
-                bar.set_prefix(title.name.clone());
-                bar.set_message(format!(
-                    "{left}  {} IOPS  {}/s",
-                    units::thousands(iops as u64),
-                    units::about((iops * bytes) as u64)
-                ));
+            // A rate needs a time: the first look has none.
+            Stage::Running if last.1.elapsed() > TICK / 2 => {
+                let iops = done.saturating_sub(last.0) as f64 / last.1.elapsed().as_secs_f64();
+                let bytes_each = live.bytes() as f64 / done.max(1) as f64;
+                last = (done, Instant::now());
+                show_run(&bar, title, (done, total), begin.elapsed(), (iops, iops * bytes_each));
             }
-            Stage::Settling => bar.set_message("flushing what is left"),
-            Stage::Idle => bar.tick(),
+            Stage::Settling => bar.set_message(format!("{:>22} flushing what is left", title.name)),
+            Stage::Running | Stage::Idle => {}
         }
         thread::park_timeout(TICK);
     }
     bar.finish_and_clear();
+}
+
+/// Shows a run: how far it is, by time or by operations, and how fast.
+fn show_run(bar: &ProgressBar, title: &Title, ops: (u64, u64), elapsed: Duration, (iops, bytes): (f64, f64)) {
+    let speed = format!("{:>9} IOPS  {}/s", units::thousands(iops as u64), units::about(bytes as u64));
+    let (at, of, left) = match title.runtime {
+        Some(t) => {
+            let left = format!("{:.0} s of {:.0} s", elapsed.min(t).as_secs_f64(), t.as_secs_f64());
+            (elapsed.as_millis() as u64, t.as_millis() as u64, left)
+        }
+        None => (ops.0, ops.1, format!("{} of {} operations", units::thousands(ops.0), units::thousands(ops.1))),
+    };
+    show(bar, &title.name, at, of, &format!("{left}  {speed}"));
 }

@@ -66,6 +66,8 @@ pub struct EngineConfig {
     /// Most bytes of requests that callers may have submitted and not been answered (each counts
     /// its data and 4 KiB); more are refused.
     pub submitted_bytes_max: u64,
+    /// Bytes of data after which a group of transactions is sent off without waiting for more.
+    pub group_bytes: u64,
     /// Largest overwrite that is deferred, in bytes; larger ones go direct whatever the policy.
     pub deferred_max: u64,
     /// Deferred blocks waiting to be applied that start the applying, in bytes.
@@ -82,6 +84,7 @@ impl Default for EngineConfig {
             meta_cache_bytes: 128 << 20,
             data_cache_bytes: 64 << 20,
             submitted_bytes_max: 1 << 30,
+            group_bytes: 1 << 20,
             deferred_max: 1 << 20,
             deferred_batch: 4 << 20,
             prewrite_step: 32 << 20,

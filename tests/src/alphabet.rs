@@ -52,7 +52,12 @@ pub fn letter(letter: usize, position: usize) -> Transaction {
         // Everything of an object goes, its space is free again.
         8 => t.touch(C, oid("a")).remove(C, oid("a")),
         // Another name, made again.
-        9 => t.touch(C, oid("a")).touch(C, oid("b")).remove(C, oid("b")).rename(C, oid("a"), C, oid("b")).write(C, oid("a"), 0, pattern(seed, 10)),
+        9 => t.touch(C, oid("a")).touch(C, oid("b")).remove(C, oid("b")).rename(C, oid("a"), C, oid("b")).write(
+            C,
+            oid("a"),
+            0,
+            pattern(seed, 10),
+        ),
         // Metadata of every kind.
         10 => t
             .touch(C, oid("a"))

@@ -40,5 +40,8 @@ pub fn all() -> Vec<(String, Case)> {
         ("renames", renames::ALL),
         ("space", space::ALL),
     ];
-    modules.iter().flat_map(|(m, cases)| cases.iter().map(move |(name, case)| (format!("{m}::{name}"), *case))).collect()
+    modules
+        .iter()
+        .flat_map(|(m, cases)| cases.iter().map(move |(name, case)| (format!("{m}::{name}"), *case)))
+        .collect()
 }

@@ -8,6 +8,9 @@ use lodestore::{AllocHint, Answer, CollectionId, ObjectId, OmapRange, Read, Stat
 
 use crate::model::{BLOCK, ErrKind, Model};
 
+/// A name or key with its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
 /// Whatever answers reads.
 pub type Query<'a> = dyn FnMut(Read) -> Result<Answer, ErrKind> + 'a;
 
@@ -28,11 +31,11 @@ pub struct ObjectDump {
     /// Index and crc32c of every block that is not all zeros.
     pub blocks: Vec<(u64, u32)>,
     /// Attributes.
-    pub attrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub attrs: Vec<Entry>,
     /// Omap header.
     pub header: Vec<u8>,
     /// Omap.
-    pub omap: Vec<(Vec<u8>, Vec<u8>)>,
+    pub omap: Vec<Entry>,
 }
 
 /// Everything a store holds, sharing of blocks aside.
@@ -111,15 +114,20 @@ pub fn list(query: &mut Query<'_>, c: CollectionId, page: usize) -> Result<Vec<O
 }
 
 /// The whole omap, page by page.
-pub fn omap(query: &mut Query<'_>, c: CollectionId, oid: &ObjectId, page: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Unreadable> {
-    let mut all: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+pub fn omap(query: &mut Query<'_>, c: CollectionId, oid: &ObjectId, page: usize) -> Result<Vec<Entry>, Unreadable> {
+    let mut all: Vec<Entry> = Vec::new();
     loop {
-        let range = OmapRange { lower: all.last().map(|(k, _)| k.clone()), after: !all.is_empty(), upper: None, max: page };
+        let range =
+            OmapRange { lower: all.last().map(|(k, _)| k.clone()), after: !all.is_empty(), upper: None, max: page };
         let (entries, more) = expect!(query, Read::Omap(c, oid.clone(), range), Answer::Entries(e, m) => (e, m));
         let stuck = entries.is_empty() && more;
         let ordered = all.last().into_iter().chain(&entries).is_sorted_by(|a, b| a.0 < b.0);
         if stuck || !ordered || entries.len() > page {
-            return Err(Unreadable { read: format!("omap of {oid}"), got: "a page that is empty, unordered or too long".into(), kind: None });
+            return Err(Unreadable {
+                read: format!("omap of {oid}"),
+                got: "a page that is empty, unordered or too long".into(),
+                kind: None,
+            });
         }
         all.extend(entries);
         if !more {
@@ -162,14 +170,22 @@ pub fn object(query: &mut Query<'_>, c: CollectionId, oid: &ObjectId) -> Result<
         let read = Read::Data(c, oid.clone(), vec![(at, STEP)]);
         let data: Bytes = expect!(query, read.clone(), Answer::Data(mut d) if d.len() == 1 => d.remove(0));
         if data.len() as u64 != STEP.min(stat.size - at) {
-            return Err(Unreadable { read: describe(&read), got: format!("{} bytes of an object of {}", data.len(), stat.size), kind: None });
+            return Err(Unreadable {
+                read: describe(&read),
+                got: format!("{} bytes of an object of {}", data.len(), stat.size),
+                kind: None,
+            });
         }
         block_sums(at / BLOCK, &data, &mut blocks);
         at += STEP;
     }
     let attrs = expect!(query, Read::Attrs(c, oid.clone()), Answer::Entries(e, false) => e);
     if attrs.len() != stat.attrs {
-        return Err(Unreadable { read: format!("attributes of {oid}"), got: format!("{} of {}", attrs.len(), stat.attrs), kind: None });
+        return Err(Unreadable {
+            read: format!("attributes of {oid}"),
+            got: format!("{} of {}", attrs.len(), stat.attrs),
+            kind: None,
+        });
     }
     let header = expect!(query, Read::OmapHeader(c, oid.clone()), Answer::Attr(h) => h);
     let omap = omap(query, c, oid, 1000)?;
@@ -216,7 +232,8 @@ impl ObjectDump {
         }
         if self.blocks != want.blocks {
             let side = |a: &ObjectDump, b: &ObjectDump| {
-                let missing: Vec<String> = a.blocks.iter().filter(|x| !b.blocks.contains(x)).map(|(i, c)| format!("{i}:{c:08x}")).collect();
+                let missing: Vec<String> =
+                    a.blocks.iter().filter(|x| !b.blocks.contains(x)).map(|(i, c)| format!("{i}:{c:08x}")).collect();
                 missing.join(" ")
             };
             return format!("non-zero blocks (index:crc) read [{}], expected [{}]", side(self, want), side(want, self));
@@ -225,7 +242,13 @@ impl ObjectDump {
             return format!("attributes {:?}, expected {:?}", self.attrs, want.attrs);
         }
         if self.header != want.header || self.omap != want.omap {
-            return format!("omap of {} keys, header {:?}; expected {} keys, {:?}", self.omap.len(), self.header, want.omap.len(), want.header);
+            return format!(
+                "omap of {} keys, header {:?}; expected {} keys, {:?}",
+                self.omap.len(),
+                self.header,
+                want.omap.len(),
+                want.header
+            );
         }
         format!("hint {:?}, expected {:?}", self.hint, want.hint)
     }
@@ -237,7 +260,8 @@ pub fn space(query: &mut Query<'_>, model: &Model) -> Result<(), String> {
         Ok(Answer::Space(s)) => s,
         other => return Err(format!("statfs answered {other:?}")),
     };
-    let want = StatFs { allocated: model.allocated(), stored: model.stored(), objects: model.objects().count() as u64, ..got };
+    let want =
+        StatFs { allocated: model.allocated(), stored: model.stored(), objects: model.objects().count() as u64, ..got };
     if got != want {
         let show = |s: &StatFs| format!("allocated {} stored {} objects {}", s.allocated, s.stored, s.objects);
         return Err(format!("statfs says {}, expected {}", show(&got), show(&want)));

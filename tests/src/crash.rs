@@ -10,14 +10,14 @@ use lodestore_kv::{KvImage, MemKv};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::alphabet::{self, C};
 use crate::check::{self, Dump};
 use crate::drive::Drive;
+use crate::generate::{Gen, Shape};
 use crate::model::{ErrKind, Model};
 use crate::simstore::{Options, add_counters, choose};
 use crate::subject::pattern;
 use crate::tracekv::TraceKv;
-use crate::alphabet::{self, C};
-use crate::generate::{Gen, Shape};
 
 /// A store at rest: what is durable.
 pub struct Base {
@@ -85,7 +85,9 @@ impl Record {
 
     /// Points that differ from the next one for a crash.
     fn points(&self) -> impl Iterator<Item = usize> {
-        let skip = |p: usize| matches!(self.disk.events().get(p), Some(Event::WriteCompleted { .. } | Event::WriteFailed { .. }));
+        let skip = |p: usize| {
+            matches!(self.disk.events().get(p), Some(Event::WriteCompleted { .. } | Event::WriteFailed { .. }))
+        };
         (0..self.disk.points()).filter(move |p| !skip(*p))
     }
 }
@@ -125,7 +127,8 @@ impl Base {
         let (disk, kv) = options.mkfs();
         let kv = Arc::new(kv);
         let mut model = Model::new();
-        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), options.config.clone()).expect("a fresh store mounts");
+        let engine =
+            Engine::mount(Box::new(disk.reopened()), kv.clone(), options.config.clone()).expect("a fresh store mounts");
         let mut drive = Drive::new(engine, options.seed);
         for t in setup {
             model.apply(t).expect("the setup applies");
@@ -148,7 +151,8 @@ impl Base {
         let kv = record(&disk, self.kv.durable());
         let mut model = self.model.clone();
         let mut states = vec![(model.clone(), Dump::of(&model))];
-        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), self.options.config.clone()).expect("a store at rest mounts");
+        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), self.options.config.clone())
+            .expect("a store at rest mounts");
         let mut drive = Drive::new(engine, manner.seed);
         let mut progress: Vec<(usize, usize)> = Vec::new();
         let mut note = |d: &Drive| {
@@ -204,7 +208,8 @@ impl Trace {
     fn allowed(&self, point: usize) -> (&[(Model, Dump)], String) {
         let past = self.record.progress_from.partition_point(|p| *p <= point);
         let (acked, submitted) = past.checked_sub(1).map_or((0, 0), |i| self.progress[i]);
-        let text = format!("crash point {point} of {}, acked {acked}, submitted {submitted}", self.record.disk.points());
+        let text =
+            format!("crash point {point} of {}, acked {acked}, submitted {submitted}", self.record.disk.points());
         (&self.states[acked..=submitted], text)
     }
 
@@ -215,7 +220,8 @@ impl Trace {
         for disk in self.record.disk.states(point, &effort.disk) {
             for _ in 0..effort.kv {
                 let kv = choose(self.record.kv(point), rng);
-                let counters = verify(&disk.fork(1), Arc::new(kv), &self.config, states).map_err(|e| format!("{context}: {e}"))?;
+                let counters =
+                    verify(&disk.fork(1), Arc::new(kv), &self.config, states).map_err(|e| format!("{context}: {e}"))?;
                 checked.add(&Checked { states: 1, during_recovery: 0, counters });
             }
         }
@@ -223,20 +229,36 @@ impl Trace {
     }
 
     /// Crashes at `point`, then at each point of the recovery, `depth` times over.
-    pub fn check_recovery(&self, point: usize, depth: usize, effort: Effort, rng: &mut SmallRng) -> Result<Checked, String> {
+    pub fn check_recovery(
+        &self,
+        point: usize,
+        depth: usize,
+        effort: Effort,
+        rng: &mut SmallRng,
+    ) -> Result<Checked, String> {
         let (states, context) = self.allowed(point);
         let mut checked = Checked::default();
         for disk in self.record.disk.states(point, &effort.disk) {
             let kv = choose(self.record.kv(point), rng);
-            checked.add(&self.crash_again(disk, kv, states, depth, effort, rng).map_err(|e| format!("{context}: {e}"))?);
+            checked
+                .add(&self.crash_again(disk, kv, states, depth, effort, rng).map_err(|e| format!("{context}: {e}"))?);
         }
         Ok(checked)
     }
 
-    fn crash_again(&self, disk: SimDisk, kv: MemKv, states: &[(Model, Dump)], depth: usize, effort: Effort, rng: &mut SmallRng) -> Result<Checked, String> {
+    fn crash_again(
+        &self,
+        disk: SimDisk,
+        kv: MemKv,
+        states: &[(Model, Dump)],
+        depth: usize,
+        effort: Effort,
+        rng: &mut SmallRng,
+    ) -> Result<Checked, String> {
         let mut checked = Checked::default();
         let kv = record(&disk, kv);
-        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), self.config.clone()).map_err(|e| format!("does not mount: {e}"))?;
+        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), self.config.clone())
+            .map_err(|e| format!("does not mount: {e}"))?;
         drop(engine);
         let record = Record::new(&disk, &kv);
         for point in record.points() {
@@ -257,8 +279,14 @@ impl Trace {
 
 /// Mounts, compares with the states that are allowed, checks the disk deeply, writes once more and
 /// mounts again.
-pub fn verify(disk: &SimDisk, kv: Arc<MemKv>, config: &EngineConfig, states: &[(Model, Dump)]) -> Result<Counters, String> {
-    let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), config.clone()).map_err(|e| format!("does not mount: {e}"))?;
+pub fn verify(
+    disk: &SimDisk,
+    kv: Arc<MemKv>,
+    config: &EngineConfig,
+    states: &[(Model, Dump)],
+) -> Result<Counters, String> {
+    let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), config.clone())
+        .map_err(|e| format!("does not mount: {e}"))?;
     let mut drive = Drive::new(engine, 1);
     let mut model = compare(&mut drive, states)?;
     fsck(&mut drive)?;
@@ -276,7 +304,8 @@ pub fn verify(disk: &SimDisk, kv: Arc<MemKv>, config: &EngineConfig, states: &[(
     }
     let mut counters = drive.engine.counters();
     drive.umount().map_err(|e| format!("does not unmount: {e}"))?;
-    let engine = Engine::mount(Box::new(disk.reopened()), kv, config.clone()).map_err(|e| format!("does not mount after a clean unmount: {e}"))?;
+    let engine = Engine::mount(Box::new(disk.reopened()), kv, config.clone())
+        .map_err(|e| format!("does not mount after a clean unmount: {e}"))?;
     let mut drive = Drive::new(engine, 2);
     let dump = Dump::of(&model);
     compare(&mut drive, &[(model, dump)]).map_err(|e| format!("after a clean unmount: {e}"))?;
@@ -290,7 +319,11 @@ fn compare(drive: &mut Drive, states: &[(Model, Dump)]) -> Result<Model, String>
     let got = Dump::take(&mut query).map_err(|e| e.to_string())?;
     let fits: Vec<&Model> = states.iter().filter(|(_, d)| *d == got).map(|(m, _)| m).collect();
     if fits.is_empty() {
-        let all: Vec<String> = states.iter().enumerate().map(|(i, (_, d))| format!("[+{i}: {}]", got.difference(d).unwrap_or_default())).collect();
+        let all: Vec<String> = states
+            .iter()
+            .enumerate()
+            .map(|(i, (_, d))| format!("[+{i}: {}]", got.difference(d).unwrap_or_default()))
+            .collect();
         return Err(format!("none of the {} allowed states: {}", states.len(), all.join(" ")));
     }
     // States that differ in sharing only are told apart by the account of space.
@@ -305,14 +338,17 @@ fn fsck(drive: &mut Drive) -> Result<(), String> {
     let report = drive.engine.fsck(true, false).map_err(|e| format!("fsck: {e}"))?;
     match report.errors.is_empty() {
         true => Ok(()),
-        false => Err(format!("fsck found: {}", report.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))),
+        false => {
+            Err(format!("fsck found: {}", report.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))
+        }
     }
 }
 
 /// Sizes of the stores that crash: so small that the log goes round and space is used again.
 pub fn tiny(policy: Policy, data: u64, seed: u64) -> Options {
     let segment = 32 << 10;
-    let mut o = Options::new(Layout { data: vec![data], log: 8192 + 4 * segment, segment, prewrite: data }, policy, seed);
+    let mut o =
+        Options::new(Layout { data: vec![data], log: 8192 + 4 * segment, segment, prewrite: data }, policy, seed);
     o.config.deferred_batch = 8 << 10;
     o.config.deferred_max = 12 << 10;
     o.config.meta_cache_bytes = 64 << 10;
@@ -349,7 +385,9 @@ pub fn all_workloads(share: f64) -> Checked {
             };
             for point in trace.points() {
                 let what = trace.check(point, Effort { disk, kv: 1 }, &mut rng);
-                checked.add(&what.unwrap_or_else(|e| panic!("workload {n} {letters:?}, policy {}, {manner:?}: {e}", POLICIES[policy])));
+                checked.add(&what.unwrap_or_else(|e| {
+                    panic!("workload {n} {letters:?}, policy {}, {manner:?}: {e}", POLICIES[policy])
+                }));
             }
         }
         checked
@@ -405,9 +443,10 @@ pub fn sampled_workloads(first_seed: u64, n: u64) -> Checked {
         let mut checked = Checked { counters: trace.counters, ..Checked::default() };
         let disk = Limits { exhaustive_bits: 1, subset_samples: 1, torn_samples: 1, seed };
         for point in trace.points() {
-            if rng.random_range(0..8) == 0 {
+            if rng.random_range(0..4) == 0 {
                 let what = trace.check(point, Effort { disk, kv: 1 }, &mut rng);
-                checked.add(&what.unwrap_or_else(|e| panic!("LODESTORE_SEED={seed}, policy {policy}, {manner:?}: {e}")));
+                checked
+                    .add(&what.unwrap_or_else(|e| panic!("LODESTORE_SEED={seed}, policy {policy}, {manner:?}: {e}")));
             }
         }
         checked

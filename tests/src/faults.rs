@@ -37,7 +37,8 @@ impl Rest {
         let options = tiny(policy, 1 << 20, seed);
         let (disk, kv) = options.mkfs();
         let kv = Arc::new(kv);
-        let engine = Engine::mount(Box::new(disk.reopened()), kv.clone(), options.config.clone()).expect("a fresh store mounts");
+        let engine =
+            Engine::mount(Box::new(disk.reopened()), kv.clone(), options.config.clone()).expect("a fresh store mounts");
         let mut drive = Drive::new(engine, seed);
         let mut model = Model::new();
         model.apply(&alphabet::setup()).expect("the setup applies");
@@ -82,7 +83,11 @@ pub struct Damage {
 
 /// Flips bits, swaps, reverts and clears blocks of data, `cases` times.
 pub fn damaged_data(cases: u64) -> Damage {
-    let rests: Vec<Rest> = [Policy::Auto, Policy::Direct, Policy::Deferred].into_iter().enumerate().map(|(i, p)| Rest::new(p, 40 + i as u64)).collect();
+    let rests: Vec<Rest> = [Policy::Auto, Policy::Direct, Policy::Deferred]
+        .into_iter()
+        .enumerate()
+        .map(|(i, p)| Rest::new(p, 40 + i as u64))
+        .collect();
     let mut all = Damage::default();
     let work = |i: u64| damaged_case(&rests[i as usize % 3], i);
     crate::parallel::run(cases, work, |_, hit| {
@@ -137,7 +142,11 @@ fn damaged_case(rest: &Rest, case: u64) -> bool {
         let mut whole = true;
         for block in 0..object.size.div_ceil(BLOCK) {
             match drive.query(Read::Data(c, oid.clone(), vec![(block * BLOCK, BLOCK)])) {
-                Ok(Answer::Data(d)) => assert_eq!(d[0], object.read(block * BLOCK, BLOCK), "{context}: wrong bytes of {oid}, block {block}"),
+                Ok(Answer::Data(d)) => assert_eq!(
+                    d[0],
+                    object.read(block * BLOCK, BLOCK),
+                    "{context}: wrong bytes of {oid}, block {block}"
+                ),
                 Err(Error::Damaged { oid: named, offset, .. }) => {
                     assert_eq!((&*named, offset), (oid, block * BLOCK), "{context}: the error names another place");
                     wrong.insert((c, oid.clone(), offset));
@@ -189,11 +198,15 @@ pub fn damaged_log() -> (u64, u64) {
             Err(Error::Wal(_) | Error::Mount(_) | Error::Metadata(_)) => refused += 1,
             Err(e) => panic!("sector {sector}: {e}"),
             Ok(mut drive) => {
-                let got = Dump::take(&mut |r| drive.query(r).map_err(|e| ErrKind::from(&e))).unwrap_or_else(|e| panic!("sector {sector}: {e}"));
+                let got = Dump::take(&mut |r| drive.query(r).map_err(|e| ErrKind::from(&e)))
+                    .unwrap_or_else(|e| panic!("sector {sector}: {e}"));
                 if got == rest.states[workload.len()].1 {
                     continue;
                 }
-                assert!(got == rest.states[workload.len() - 1].1, "sector {sector}: acknowledged transactions are silently gone");
+                assert!(
+                    got == rest.states[workload.len() - 1].1,
+                    "sector {sector}: acknowledged transactions are silently gone"
+                );
                 shortened += 1;
             }
         }
@@ -279,7 +292,8 @@ fn fatal_fault(rest: &Rest, inject: Inject, n: u64, context: &str) -> bool {
     for seed in 0..4 {
         let (disk, kv) = (disk.crash_random(seed), choose(&kv.image(), &mut rng));
         let states = &rest.states[acked..=rest.workload.len()];
-        verify(&disk, Arc::new(kv), &rest.options.config, states).unwrap_or_else(|e| panic!("{context}, then crash {seed}: {e}"));
+        verify(&disk, Arc::new(kv), &rest.options.config, states)
+            .unwrap_or_else(|e| panic!("{context}, then crash {seed}: {e}"));
     }
     true
 }
@@ -316,7 +330,8 @@ pub fn faults_while_mounting() -> u64 {
             let mut rng = SmallRng::seed_from_u64(n);
             for seed in 0..4 {
                 let (disk, kv) = (disk.crash_random(seed), choose(&kv.image(), &mut rng));
-                verify(&disk, Arc::new(kv), &rest.options.config, states).unwrap_or_else(|e| panic!("{kind:?} {n}, then crash {seed}: {e}"));
+                verify(&disk, Arc::new(kv), &rest.options.config, states)
+                    .unwrap_or_else(|e| panic!("{kind:?} {n}, then crash {seed}: {e}"));
             }
         }
     }

@@ -26,9 +26,15 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("crashes_of_long_workloads_leave_a_prefix_of_them", || _ = crash::sampled_workloads(5_000_000, 1500)),
     ("crashes_during_recovery_and_its_recovery_end_in_the_same_states", || _ = crash::recovery_workloads(300)),
     ("damaged_data_is_never_returned_and_is_named_by_reads_and_fsck", || _ = faults::damaged_data(600)),
-    ("random_sequences_agree_with_the_model", || crate::parallel::run(600, |i| random::sequence(1_000_000 + i), |_, _| ())),
-    ("removing_either_side_leaves_the_other_whole", || case(cases::clones::removing_either_side_leaves_the_other_whole)),
-    ("an_overwrite_after_a_clone_changes_one_side_only", || case(cases::clones::an_overwrite_after_a_clone_changes_one_side_only)),
+    ("random_sequences_agree_with_the_model", || {
+        crate::parallel::run(600, |i| random::sequence(1_000_000 + i), |_, _| ())
+    }),
+    ("removing_either_side_leaves_the_other_whole", || {
+        case(cases::clones::removing_either_side_leaves_the_other_whole)
+    }),
+    ("an_overwrite_after_a_clone_changes_one_side_only", || {
+        case(cases::clones::an_overwrite_after_a_clone_changes_one_side_only)
+    }),
     ("clear_takes_header_and_keys_and_leaves_other_objects_alone", || {
         case(cases::omap::clear_takes_header_and_keys_and_leaves_other_objects_alone)
     }),

@@ -197,7 +197,10 @@ impl Gen {
             }
             37..=38 => Op::Touch(oid),
             39..=40 => Op::Create(oid),
-            41 => Op::Hint { oid, hint: AllocHint { object_size: self.below(3), write_size: self.below(3), flags: self.below(3) as u32 } },
+            41 => Op::Hint {
+                oid,
+                hint: AllocHint { object_size: self.below(3), write_size: self.below(3), flags: self.below(3) as u32 },
+            },
             42..=48 => Op::Zero { oid, offset: self.offset(size), len: self.len(self.shape.object_max / 2) },
             49..=55 => Op::Truncate { oid, size: self.offset(size) },
             56..=61 => Op::Remove(oid),
@@ -205,7 +208,8 @@ impl Gen {
             69..=75 => {
                 let (from_offset, len) = (self.offset(size), self.len(self.shape.write_max));
                 // Half of them at the same place in a block, so that blocks are shared.
-                let to_offset = if self.chance(50) { self.below(24) * BLOCK + from_offset % BLOCK } else { self.offset(size) };
+                let to_offset =
+                    if self.chance(50) { self.below(24) * BLOCK + from_offset % BLOCK } else { self.offset(size) };
                 Op::CloneRange { to: self.sibling(model, c), from: oid, from_offset, len, to_offset }
             }
             76..=79 => {
@@ -216,13 +220,26 @@ impl Gen {
             82 => Op::RmAttrs(oid),
             83..=87 => {
                 let n = 1 + self.below(6);
-                let entries = (0..n).map(|_| (self.omap_key(), { let len = self.below(80); self.bytes(len) })).collect();
+                let entries = (0..n)
+                    .map(|_| {
+                        (self.omap_key(), {
+                            let len = self.below(80);
+                            self.bytes(len)
+                        })
+                    })
+                    .collect();
                 Op::OmapSet { oid, entries }
             }
             88..=89 => Op::OmapRmKeys { oid, keys: (0..1 + self.below(4)).map(|_| self.omap_key()).collect() },
             90..=91 => Op::OmapRmRange { oid, first: self.omap_key(), last: self.omap_key() },
             92 => Op::OmapClear(oid),
-            93 => Op::OmapSetHeader { oid, header: { let len = self.below(40); self.bytes(len) } },
+            93 => Op::OmapSetHeader {
+                oid,
+                header: {
+                    let len = self.below(40);
+                    self.bytes(len)
+                },
+            },
             _ => {
                 let to = self.name();
                 Op::Rename { to_collection: self.home(model, &to), from: oid, to, must_exist: self.chance(70) }
@@ -286,7 +303,12 @@ impl Gen {
             }
             14..=15 => {
                 let bound = |g: &mut Self| if g.chance(50) { None } else { Some(g.omap_key()) };
-                let range = OmapRange { lower: bound(self), after: self.chance(50), upper: bound(self), max: 1 + self.below(8) as usize };
+                let range = OmapRange {
+                    lower: bound(self),
+                    after: self.chance(50),
+                    upper: bound(self),
+                    max: 1 + self.below(8) as usize,
+                };
                 Read::Omap(c, oid, range)
             }
             16..=17 => {

@@ -206,9 +206,16 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
     store.umount().expect("a fresh store unmounts");
     let mut history = Vec::new();
     for i in 0..kills {
-        let point = rng.random_bool(0.5).then(|| (POINTS[rng.random_range(0..POINTS.len())].to_owned(), rng.random_range(0..60)));
+        let point = rng
+            .random_bool(0.5)
+            .then(|| (POINTS[rng.random_range(0..POINTS.len())].to_owned(), rng.random_range(0..60)));
         let after = rng.random_range(1..TRANSACTIONS_MAX);
-        let work = Work { dir: dir.to_str().expect("a UTF-8 path").to_owned(), seed: seed ^ (i + 1) << 32, history: history.clone(), point };
+        let work = Work {
+            dir: dir.to_str().expect("a UTF-8 path").to_owned(),
+            seed: seed ^ (i + 1) << 32,
+            history: history.clone(),
+            point,
+        };
         let mut command = Command::new(std::env::current_exe().expect("a test knows its binary"));
         command
             .args(["--exact", child_test, "--nocapture"])
@@ -236,7 +243,8 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
 /// Mounts, finds the state the store is in among those it may be in, checks the disk. How many of
 /// the child's transactions survived.
 fn verify(dir: &Path, work: &Work, said: &Said, seed: u64, kill: u64) -> u64 {
-    let context = || format!("seed {seed}, kill {kill} ({:?}), acked {}, submitted {}", work.point, said.acked, said.submitted);
+    let context =
+        || format!("seed {seed}, kill {kill} ({:?}), acked {}, submitted {}", work.point, said.acked, said.submitted);
     let all = states(&work.model(), work.seed, said.submitted);
     let store = match realstore::mount(dir) {
         Ok(s) => s,

@@ -113,7 +113,8 @@ impl Model {
 
     /// Bytes of distinct blocks: one shared by clones counts once.
     pub fn allocated(&self) -> u64 {
-        let distinct: BTreeSet<*const u8> = self.objects().flat_map(|(_, _, o)| o.blocks.values().map(|b| b.as_ptr())).collect();
+        let distinct: BTreeSet<*const u8> =
+            self.objects().flat_map(|(_, _, o)| o.blocks.values().map(|b| b.as_ptr())).collect();
         distinct.len() as u64 * BLOCK
     }
 

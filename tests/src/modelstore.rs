@@ -50,7 +50,11 @@ impl Subject for ModelStore {
             Ok(Answer::Space(mut s)) => {
                 s.total = self.space;
                 s.available = self.space - s.allocated;
-                s.omap = self.model.objects().flat_map(|(_, _, o)| o.omap.iter().map(|(k, v)| (k.len() + v.len()) as u64)).sum();
+                s.omap = self
+                    .model
+                    .objects()
+                    .flat_map(|(_, _, o)| o.omap.iter().map(|(k, v)| (k.len() + v.len()) as u64))
+                    .sum();
                 Ok(Answer::Space(s))
             }
             other => other,

@@ -87,12 +87,14 @@ fn options(rng: &mut SmallRng, seed: u64) -> (Options, Shape) {
     let policy = [Policy::Auto, Policy::Auto, Policy::Direct, Policy::Deferred][rng.random_range(0..4)];
     let data: u64 = if rng.random_bool(0.3) { rng.random_range(48..160) << 12 } else { 2 << 20 };
     // A record is at most half a segment: in a small one only small transactions fit.
-    let (segment, segments, shape) = match rng.random_bool(0.25) {
-        true => (64 << 10, 4, Shape { write_max: 6 << 10, operations_max: 2, ..Shape::default() }),
-        false => (128 << 10, rng.random_range(4..7), Shape::default()),
+    let (segment, segments, shape) = match rng.random_range(0..10) {
+        0 => (32 << 10, 4, Shape { write_max: 3 << 10, operations_max: 1, ..Shape::default() }),
+        1..=2 => (64 << 10, 4, Shape { write_max: 6 << 10, operations_max: 2, ..Shape::default() }),
+        _ => (128 << 10, rng.random_range(4..7), Shape::default()),
     };
     // Sometimes two fragment files, sometimes space that is not pre-written yet.
-    let data = if rng.random_bool(0.3) { vec![data / 2 / 4096 * 4096, (data - data / 2) / 4096 * 4096] } else { vec![data] };
+    let data =
+        if rng.random_bool(0.3) { vec![data / 2 / 4096 * 4096, (data - data / 2) / 4096 * 4096] } else { vec![data] };
     let total: u64 = data.iter().sum();
     let prewrite = if rng.random_bool(0.3) { (total / 3).next_multiple_of(4096) } else { total };
     let mut o = Options::new(Layout { data, log: 8192 + segment * segments, segment, prewrite }, policy, seed);
@@ -146,7 +148,10 @@ pub fn sequence(seed: u64) -> Totals {
 
 impl Sequence {
     fn context(&self) -> String {
-        format!("LODESTORE_SEED={} after {} transactions, {} crashes", self.seed, self.totals.transactions, self.totals.crashes)
+        format!(
+            "LODESTORE_SEED={} after {} transactions, {} crashes",
+            self.seed, self.totals.transactions, self.totals.crashes
+        )
     }
 
     /// The state after everything submitted.
@@ -216,7 +221,14 @@ impl Sequence {
             let states = &history[asked..];
             let agreed = states.iter().any(|m| check::agree(&got, &m.query(&read)));
             let want = states[0].query(&read);
-            assert!(agreed, "{}: {} answered {}, expected {}", self.context(), check::describe(&read), check::shorten(&got), check::shorten(&want));
+            assert!(
+                agreed,
+                "{}: {} answered {}, expected {}",
+                self.context(),
+                check::describe(&read),
+                check::shorten(&got),
+                check::shorten(&want)
+            );
         }
     }
 
@@ -271,13 +283,18 @@ impl Sequence {
             panic!("{}: crash {how}: {e}", self.context());
         }
         self.totals.crashes += 1;
-        let got = Dump::take(&mut |r| self.store.query(r)).unwrap_or_else(|e| panic!("{}: crash {how}: {e}", self.context()));
+        let got =
+            Dump::take(&mut |r| self.store.query(r)).unwrap_or_else(|e| panic!("{}: crash {how}: {e}", self.context()));
         let mut states: Vec<Model> = vec![self.acked.clone()];
         states.extend(self.flying.drain(..).map(|f| f.after));
         let fits: Vec<Model> = states.iter().filter(|m| Dump::of(m) == got).cloned().collect();
         if fits.is_empty() {
             let d = got.difference(&Dump::of(&states[0])).unwrap_or_default();
-            panic!("{}: crash {how}: none of {} states fits; to the acknowledged one: {d}", self.context(), states.len());
+            panic!(
+                "{}: crash {how}: none of {} states fits; to the acknowledged one: {d}",
+                self.context(),
+                states.len()
+            );
         }
         // States may differ in sharing only: the account of space tells them apart.
         let right = fits.into_iter().rev().find(|m| check::space(&mut |r| self.store.query(r), m).is_ok());

@@ -28,8 +28,18 @@ fn has_direct_io() -> bool {
     *FOUND.get_or_init(|| {
         let dir = temp_dir();
         let probe: PathBuf = dir.path().join("probe");
-        let direct = OpenOptions::new().create(true).truncate(false).write(true).custom_flags(libc::O_DIRECT).open(probe).is_ok();
-        println!("stores in {}: {}", dir.path().display(), if direct { "libaio, O_DIRECT" } else { "no O_DIRECT here, thread pool instead" });
+        let direct = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(probe)
+            .is_ok();
+        println!(
+            "stores in {}: {}",
+            dir.path().display(),
+            if direct { "libaio, O_DIRECT" } else { "no O_DIRECT here, thread pool instead" }
+        );
         direct
     })
 }
@@ -69,7 +79,13 @@ pub fn options() -> MountOptions {
 
 /// Makes a store with room for `size` bytes of data, and a log of `log` bytes.
 pub fn mkfs(dir: &Path, size: u64, log: u64) {
-    let o = MkfsOptions { size, log_size: Some(log), prewrite: Some(size / 4), engine: io_engine(), ..MkfsOptions::default() };
+    let o = MkfsOptions {
+        size,
+        log_size: Some(log),
+        prewrite: Some(size / 4),
+        engine: io_engine(),
+        ..MkfsOptions::default()
+    };
     let _guard = nobody_starts();
     Store::mkfs(dir, &o, &mut |_, _, _| ()).expect("a store can be made");
 }

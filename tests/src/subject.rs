@@ -138,7 +138,13 @@ impl<'a> Pair<'a> {
         let want = self.model.query(&read);
         let got = self.subject.query(read.clone());
         let agreed = check::agree(&got, &want);
-        assert!(agreed, "{} answered {}, expected {}", check::describe(&read), check::shorten(&got), check::shorten(&want));
+        assert!(
+            agreed,
+            "{} answered {}, expected {}",
+            check::describe(&read),
+            check::shorten(&got),
+            check::shorten(&want)
+        );
         want
     }
 
@@ -168,9 +174,17 @@ impl<'a> Pair<'a> {
 
     /// One page of a listing: objects, and whether there are more.
     #[track_caller]
-    pub fn list(&mut self, c: CollectionId, start: Option<ObjectId>, end: Option<ObjectId>, max: usize) -> (Vec<ObjectId>, Option<ObjectId>) {
+    pub fn list(
+        &mut self,
+        c: CollectionId,
+        start: Option<ObjectId>,
+        end: Option<ObjectId>,
+        max: usize,
+    ) -> (Vec<ObjectId>, Option<ObjectId>) {
         let read = Read::List(c, start, end, max);
-        let (Ok(Answer::Objects(want, more)), Ok(Answer::Objects(got, next))) = (self.model.query(&read), self.subject.query(read)) else {
+        let (Ok(Answer::Objects(want, more)), Ok(Answer::Objects(got, next))) =
+            (self.model.query(&read), self.subject.query(read))
+        else {
             panic!("listing {c} failed");
         };
         assert_eq!(got, want);
@@ -180,7 +194,7 @@ impl<'a> Pair<'a> {
 
     /// One page of an omap.
     #[track_caller]
-    pub fn omap(&mut self, o: &ObjectId, range: OmapRange) -> (Vec<(Vec<u8>, Vec<u8>)>, bool) {
+    pub fn omap(&mut self, o: &ObjectId, range: OmapRange) -> (Vec<check::Entry>, bool) {
         match self.ask(Read::Omap(C, o.clone(), range)) {
             Ok(Answer::Entries(e, more)) => (e, more),
             other => panic!("omap of {o} answered {other:?}"),

@@ -17,7 +17,7 @@ const NOTICED: &[(&str, &str)] = &[
     ("deferred-not-replayed", "every_crash_of_every_short_workload_leaves_a_prefix_of_it"),
     ("trim-too-far", "crashes_of_long_workloads_leave_a_prefix_of_them"),
     ("forget-omap-clear", "clear_takes_header_and_keys_and_leaves_other_objects_alone"),
-    ("deferred-before-durable", "crashes_of_long_workloads_leave_a_prefix_of_them"),
+    ("deferred-before-durable", "every_crash_of_every_short_workload_leaves_a_prefix_of_it"),
     ("overwrite-shared", "an_overwrite_after_a_clone_changes_one_side_only"),
     ("truncate-keeps-tail", "truncating_down_and_up_inside_a_block_reads_zeros_behind_the_cut"),
 ];
@@ -30,7 +30,11 @@ fn child() {
 
 fn run(check: &str, bug: Option<&str>) -> Output {
     let mut command = Command::new(std::env::current_exe().expect("a test knows its binary"));
-    command.args(["--exact", "child", "--nocapture"]).env(CHECK_ENV, check).env("RUST_BACKTRACE", "0").env_remove("LODESTORE_SEED");
+    command
+        .args(["--exact", "child", "--nocapture"])
+        .env(CHECK_ENV, check)
+        .env("RUST_BACKTRACE", "0")
+        .env_remove("LODESTORE_SEED");
     match bug {
         Some(bug) => command.env("LODESTORE_BUG", bug),
         None => command.env_remove("LODESTORE_BUG"),
@@ -59,7 +63,14 @@ fn every_deliberate_bug_is_noticed_by_its_test() {
         }
         let o = run(check, Some(bug));
         let said = text(&o);
-        let how = said.lines().skip_while(|l| !l.contains("panicked at")).nth(1).unwrap_or("").chars().take(200).collect::<String>();
+        let how = said
+            .lines()
+            .skip_while(|l| !l.contains("panicked at"))
+            .nth(1)
+            .unwrap_or("")
+            .chars()
+            .take(200)
+            .collect::<String>();
         match o.status.success() {
             true => missed.push(*bug),
             false => println!("{bug}: noticed by {check}: {how}"),

@@ -57,6 +57,68 @@ macro_rules! conformance {
     };
 }
 
+mod handle {
+    use lodestore::{Read, Transaction};
+    use lodestore_tests::check::Dump;
+    use lodestore_tests::model::{ErrKind, Model};
+    use lodestore_tests::realstore;
+    use lodestore_tests::subject::{C, oid, pattern, txn};
+
+    #[test]
+    fn futures_that_are_dropped_take_nothing_back_and_hold_nothing_up() {
+        let dir = realstore::temp_dir();
+        realstore::mkfs(dir.path(), 24 << 20, 4 << 20);
+        let store = realstore::mount(dir.path()).expect("a fresh store mounts");
+        let mut model = Model::new();
+        let mut submit = |t: Transaction| {
+            model.apply(&t).expect("the transaction applies");
+            store.submit(t)
+        };
+        drop(submit(txn(|t| t.make_collection(C, 0))));
+        for i in 0..300u64 {
+            let t = txn(|t| t.write(C, oid([(i % 7) as u8]), i * 50, pattern(i, 6000)));
+            let commit = submit(t);
+            // Some are waited for, most are not.
+            if i % 50 == 0 {
+                commit.wait().expect("the transaction applies");
+            }
+            drop(store.query(Read::Data(C, oid([(i % 7) as u8]), vec![(0, 1 << 20)])));
+        }
+        submit(Transaction::new()).wait().expect("an empty transaction applies");
+        let query = |s: &lodestore::Store, r| s.query(r).wait().map_err(|e| ErrKind::from(&e));
+        let got = Dump::take(&mut |r| query(&store, r)).expect("the store reads");
+        assert_eq!(got.difference(&Dump::of(&model)), None);
+        store.umount().expect("the store unmounts");
+        assert!(realstore::fsck(dir.path()).is_empty());
+    }
+
+    #[test]
+    fn threads_that_share_a_store_each_see_their_own_order() {
+        let dir = realstore::temp_dir();
+        realstore::mkfs(dir.path(), 24 << 20, 4 << 20);
+        let store = realstore::mount(dir.path()).expect("a fresh store mounts");
+        store.apply(txn(|t| t.make_collection(C, 0))).expect("the collection is made");
+        std::thread::scope(|s| {
+            for thread in 0..4u64 {
+                let store = store.clone();
+                s.spawn(move || {
+                    let mine = oid(format!("thread {thread}"));
+                    for i in 0..100u64 {
+                        let data = pattern(thread * 1000 + i, 5000);
+                        let commit = store.submit(txn(|t| t.write(C, mine.clone(), i * 13, data.clone())));
+                        assert_eq!(store.read(C, &mine, i * 13, 5000).expect("it was written"), data);
+                        commit.wait().expect("the transaction applies");
+                    }
+                });
+            }
+        });
+        let left = store.clone();
+        store.umount().expect("the store unmounts");
+        assert!(matches!(left.apply(Transaction::new()), Err(lodestore::Error::Unmounted)));
+        assert!(realstore::fsck(dir.path()).is_empty());
+    }
+}
+
 conformance! {
     attrs {
         an_attribute_is_set_replaced_and_removed
@@ -188,6 +250,7 @@ conformance! {
         space_is_exact_after_every_kind_of_change
         a_full_store_refuses_whole_and_goes_on_reading
         delete_then_write_works_without_a_restart
+        delete_then_write_works_with_both_in_flight
         a_full_store_mounts
         removing_everything_gives_everything_back
         a_clone_needs_no_space_until_it_is_written

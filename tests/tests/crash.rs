@@ -19,13 +19,13 @@ tests! {
         println!("crash states: {} of all short workloads, {checked:?}", checked.states);
     };
     crashes_of_long_workloads_leave_a_prefix_of_them = {
-        let (first, n) = (seed().unwrap_or(5_000_000), if seed().is_some() { 1 } else { budget("LODESTORE_WORKLOADS", 1500) });
+        let (first, n) = (seed().unwrap_or(5_000_000), if seed().is_some() { 1 } else { budget("LODESTORE_WORKLOADS", 3000) });
         println!("seeds {first} to {} (replay one with LODESTORE_SEED)", first + n - 1);
         let checked = sampled_workloads(first, n);
         println!("crash states: {} of {n} long workloads, {checked:?}", checked.states);
     };
     crashes_during_recovery_and_its_recovery_end_in_the_same_states = {
-        let checked = recovery_workloads(budget("LODESTORE_RECOVERIES", 400));
+        let checked = recovery_workloads(budget("LODESTORE_RECOVERIES", 1200));
         println!("crash states: {} during recovery, {checked:?}", checked.during_recovery);
     };
     damaged_data_is_never_returned_and_is_named_by_reads_and_fsck = {

@@ -147,7 +147,6 @@ pub fn run(a: &Args) -> Result<(), Failure> {
         Some(_) => None,
         None => Some(Temporary::make(&runs, a.engine, &interrupt)?),
     };
-    interrupt.be_graceful();
     let dir = a.dir.as_deref().or(temporary.as_ref().map(Temporary::path)).expect("given or made");
     let measured = measure(a, dir, &runs, interrupt.live());
     // What went wrong first is what counts.

@@ -72,12 +72,18 @@ pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<
     let bar = progress::bar();
     let (mut part, mut begin) = (String::new(), Instant::now());
     let result = Store::mkfs(dir, options, &mut |what, done, total| {
+        if interrupt.live().stopped() {
+            interrupt.leave();
+        }
         if part != what {
             (part, begin) = (what.to_owned(), Instant::now());
         }
         progress::show_bytes(&bar, &format!("pre-writing {what}"), done, total, begin);
     });
     bar.finish_and_clear();
+    if interrupt.live().stopped() {
+        interrupt.leave();
+    }
     interrupt.keep();
     Ok(result?)
 }

@@ -85,6 +85,8 @@ pub(super) struct Group {
     txns: Vec<Durable>,
     /// Data writes started and not complete.
     data_left: usize,
+    /// Bytes of them.
+    bytes: u64,
     has_data: bool,
     /// Its sync covers writes in place as well.
     covers_deferred: bool,
@@ -149,7 +151,12 @@ impl Engine {
             let mut q = self.queue.pop_front().expect("looked at above");
             match self.plan_one(&q.txn, &q.fetched) {
                 Outcome::Ready(plan) => match self.append(&plan) {
-                    Ok(lsn) => self.commit(q, *plan, lsn),
+                    Ok(lsn) => {
+                        self.commit(q, *plan, lsn);
+                        if !self.start_early() {
+                            return;
+                        }
+                    }
                     Err(e) => {
                         plan.taken.iter().for_each(|r| self.alloc.release(*r));
                         match e {
@@ -188,6 +195,22 @@ impl Engine {
             }
         }
         self.prefetch();
+    }
+
+    /// Starts what was planned before the rest of the queue is: the medium works while later
+    /// transactions are summed and planned. A group that is large enough goes its way alone, so that
+    /// one group's flush overlaps with the next one's writes. Returns whether planning may go on.
+    fn start_early(&mut self) -> bool {
+        /// Bytes queued that are worth a system call of their own.
+        const WORTH_A_CALL: u64 = 64 << 10;
+        let group = self.groups.back().expect("a transaction was just added");
+        if group.bytes >= self.config.group_bytes {
+            self.seal_group();
+        } else if self.backlog_bytes < WORTH_A_CALL {
+            return true;
+        }
+        self.start_io();
+        self.poison.is_none()
     }
 
     fn plan_one(&mut self, txn: &Transaction, fetched: &HashMap<u64, Fetched>) -> Outcome {
@@ -336,17 +359,22 @@ impl Engine {
             freed: plan.freed,
         });
         let mut started = 0;
+        let mut bytes = 0;
         for (place, data) in plan.writes {
             self.forget_cached(place, data.len() as u64 / BLOCK_LEN);
             self.ledger.data_direct += data.len() as u64;
+            bytes += data.len() as u64;
             self.writing.insert(place, data.clone());
             for (file, offset, at, n) in self.pieces(place, data.len() as u64 / BLOCK_LEN) {
                 let data = data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
+                self.backlog_bytes += data.len() as u64;
                 self.io(token(kind::DATA, number), IoOp::Write { file, offset, data, dsync: false });
                 started += 1;
             }
         }
-        self.open_group().data_left += started;
+        let group = self.open_group();
+        group.data_left += started;
+        group.bytes += bytes;
     }
 
     fn count_user_bytes(&mut self, txn: &Transaction) {
@@ -378,7 +406,7 @@ impl Engine {
             self.next_group += 1;
             let number = self.next_group;
             let (txns, state) = (Vec::new(), GroupState::Open);
-            self.groups.push_back(Group { number, txns, data_left: 0, has_data: false, covers_deferred: false, state });
+            self.groups.push_back(Group { number, txns, data_left: 0, bytes: 0, has_data: false, covers_deferred: false, state });
         }
         self.groups.back_mut().expect("made above")
     }

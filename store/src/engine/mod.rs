@@ -121,6 +121,8 @@ pub struct Engine {
 
     /// I/O that waits for a place in the ring.
     backlog: VecDeque<Io>,
+    /// Bytes of data queued since I/O was last handed to the ring.
+    backlog_bytes: u64,
     acked: Lsn,
     applied: Lsn,
     /// Highest LSN whose metadata the key-value store has made durable.
@@ -342,7 +344,13 @@ impl Engine {
             self.sync_group();
             self.background();
         }
+        self.start_io();
+    }
+
+    /// Hands queued I/O to the ring.
+    fn start_io(&mut self) {
         self.push_backlog();
+        self.backlog_bytes = 0;
         if let Err(e) = self.ring.submit() {
             self.ring_failed(&e);
         }

@@ -118,6 +118,7 @@ impl Engine {
             events: Vec::new(),
             jobs: VecDeque::new(),
             backlog: VecDeque::new(),
+            backlog_bytes: 0,
             acked: last,
             applied: last,
             flushed: last,

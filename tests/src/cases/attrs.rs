@@ -1,6 +1,6 @@
 //! Attributes.
 
-use lodestore::{Answer, ATTR_LEN_MAX, ATTR_NAME_LEN_MAX, ATTRS_LEN_MAX, Read};
+use lodestore::{ATTR_LEN_MAX, ATTR_NAME_LEN_MAX, ATTRS_LEN_MAX, Answer, Read};
 
 use super::cases;
 use crate::model::ErrKind;

@@ -19,7 +19,13 @@ fn filled(p: &mut Pair<'_>, n: u32) {
         p.later(|t| t.write(P, hashed(i), 0, pattern(u64::from(i), 300)).set_attr(P, hashed(i), "i", i.to_le_bytes()));
     }
     p.settle();
-    p.ok(|t| t.omap_set(P, hashed(1), vec![(b"k".to_vec(), b"v".to_vec())]).clone_object(P, hashed(1), oid("clone").with_hash(3)));
+    p.ok(|t| {
+        t.omap_set(P, hashed(1), vec![(b"k".to_vec(), b"v".to_vec())]).clone_object(
+            P,
+            hashed(1),
+            oid("clone").with_hash(3),
+        )
+    });
 }
 
 cases! {

@@ -8,7 +8,11 @@ use crate::subject::{C, Pair, oid, pattern};
 
 fn full(p: &mut Pair<'_>, name: &str, seed: u64) {
     p.ok(|t| {
-        t.write(C, oid(name), 0, pattern(seed, 9000)).set_attr(C, oid(name), "name", name).omap_set_header(C, oid(name), name);
+        t.write(C, oid(name), 0, pattern(seed, 9000)).set_attr(C, oid(name), "name", name).omap_set_header(
+            C,
+            oid(name),
+            name,
+        );
         t.omap_set(C, oid(name), vec![(name.as_bytes().to_vec(), b"v".to_vec())])
     });
 }

@@ -74,6 +74,16 @@ cases! {
         p.check();
     }
 
+    fn delete_then_write_works_with_both_in_flight(p) {
+        let n = fill(p);
+        for i in 0..n {
+            p.later(|t| t.remove(C, oid(format!("fill {i}"))));
+            p.later(|t| t.write(C, oid(format!("fill {i}")), 0, pattern(2000 + i, MIB as usize)));
+        }
+        p.settle();
+        p.check();
+    }
+
     fn a_full_store_mounts(p) {
         fill(p);
         let left = p.statfs().available;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lodestore::{
-    ATTR_LEN_MAX, ATTR_NAME_LEN_MAX, ATTRS_LEN_MAX, CollectionId, LOCATOR_LEN_MAX, NAME_LEN_MAX, OBJECT_LEN_MAX, OMAP_KEY_LEN_MAX,
-    OMAP_VALUE_LEN_MAX, OPS_MAX, ObjectId, Op, Transaction, WRITE_LEN_MAX,
+    ATTR_LEN_MAX, ATTR_NAME_LEN_MAX, ATTRS_LEN_MAX, CollectionId, LOCATOR_LEN_MAX, NAME_LEN_MAX, OBJECT_LEN_MAX,
+    OMAP_KEY_LEN_MAX, OMAP_VALUE_LEN_MAX, OPS_MAX, ObjectId, Op, Transaction, WRITE_LEN_MAX,
 };
 
 use super::{Collection, ErrKind, Model, Object, low_bits};
@@ -209,7 +209,14 @@ fn merge(m: &mut Model, c: CollectionId, bits: u8, to: CollectionId) -> Result<(
     Ok(())
 }
 
-fn rename(m: &mut Model, c: CollectionId, from: &ObjectId, to_collection: CollectionId, to: &ObjectId, must_exist: bool) -> Result<(), ErrKind> {
+fn rename(
+    m: &mut Model,
+    c: CollectionId,
+    from: &ObjectId,
+    to_collection: CollectionId,
+    to: &ObjectId,
+    must_exist: bool,
+) -> Result<(), ErrKind> {
     let object = home(m, c, from)?.objects.get(from).cloned();
     let taken = home(m, to_collection, to)?.objects.contains_key(to);
     let Some(object) = object else {

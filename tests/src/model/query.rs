@@ -18,7 +18,12 @@ impl Model {
         Ok(match read {
             Read::Stat(c, oid) => {
                 let o = object(c, oid)?;
-                Answer::Stat(ObjectStat { size: o.size, mapped: o.blocks.len() as u64 * BLOCK, attrs: o.attrs.len(), hint: o.hint })
+                Answer::Stat(ObjectStat {
+                    size: o.size,
+                    mapped: o.blocks.len() as u64 * BLOCK,
+                    attrs: o.attrs.len(),
+                    hint: o.hint,
+                })
             }
             Read::Data(c, oid, ranges) => {
                 let o = object(c, oid)?;
@@ -33,7 +38,10 @@ impl Model {
             Read::OmapHeader(c, oid) => Answer::Attr(object(c, oid)?.header.clone()),
             Read::OmapValues(c, oid, keys) => {
                 let omap = &object(c, oid)?.omap;
-                Answer::Entries(keys.iter().filter_map(|k| omap.get(k).map(|v| (k.clone(), v.clone()))).collect(), false)
+                Answer::Entries(
+                    keys.iter().filter_map(|k| omap.get(k).map(|v| (k.clone(), v.clone()))).collect(),
+                    false,
+                )
             }
             Read::Omap(c, oid, range) => omap_page(object(c, oid)?, range),
             Read::List(c, start, end, max) => {
@@ -47,7 +55,9 @@ impl Model {
                 let page = rest.by_ref().take((*max).min(PAGE_MAX)).cloned().collect();
                 Answer::Objects(page, rest.next().cloned())
             }
-            Read::Collections => Answer::Collections(self.collections.iter().map(|(c, coll)| (*c, coll.bits)).collect()),
+            Read::Collections => {
+                Answer::Collections(self.collections.iter().map(|(c, coll)| (*c, coll.bits)).collect())
+            }
             Read::StatFs => Answer::Space(StatFs {
                 allocated: self.allocated(),
                 stored: self.stored(),
