@@ -34,6 +34,7 @@ pub const POINTS: &[&str] = &[
     "engine::after_kv_flush",
     "engine::before_trim",
     "engine::deferred_written",
+    "mount::before_restart",
 ];
 
 /// What a child is to do.
@@ -105,7 +106,6 @@ pub fn child_if_asked() {
     let Ok(text) = std::env::var(CHILD_ENV) else { return };
     let work = Work::decode(&text);
     let mut model = work.model();
-    let store = realstore::mount(Path::new(&work.dir)).expect("the parent left a store");
     if let Some((point, after)) = &work.point {
         let (left, name) = (AtomicU64::new(*after), point.clone());
         fail::cfg_callback(point, move || {
@@ -116,6 +116,7 @@ pub fn child_if_asked() {
         })
         .expect("fail points are compiled in");
     }
+    let store = realstore::mount(Path::new(&work.dir)).expect("the parent left a store");
     let mut generator = Gen::new(work.seed, Shape::default());
     let mut window: VecDeque<(u64, _, Result<(), ErrKind>, Transaction)> = VecDeque::new();
     let depth = 1 + (work.seed % 16) as usize;
@@ -208,7 +209,9 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
     for i in 0..kills {
         let point = rng
             .random_bool(0.5)
-            .then(|| (POINTS[rng.random_range(0..POINTS.len())].to_owned(), rng.random_range(0..60)));
+            .then(|| POINTS[rng.random_range(0..POINTS.len())])
+            // A mount passes its point once.
+            .map(|p| (p.to_owned(), if p.starts_with("mount") { 0 } else { rng.random_range(0..40) }));
         let after = rng.random_range(1..TRANSACTIONS_MAX);
         let work = Work {
             dir: dir.to_str().expect("a UTF-8 path").to_owned(),

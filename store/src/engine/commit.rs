@@ -406,7 +406,15 @@ impl Engine {
             self.next_group += 1;
             let number = self.next_group;
             let (txns, state) = (Vec::new(), GroupState::Open);
-            self.groups.push_back(Group { number, txns, data_left: 0, bytes: 0, has_data: false, covers_deferred: false, state });
+            self.groups.push_back(Group {
+                number,
+                txns,
+                data_left: 0,
+                bytes: 0,
+                has_data: false,
+                covers_deferred: false,
+                state,
+            });
         }
         self.groups.back_mut().expect("made above")
     }
