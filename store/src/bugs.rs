@@ -29,6 +29,8 @@ pub enum Bug {
     OverwriteShared,
     /// Leave the rest of a block as it was when an object is cut inside it.
     TruncateKeepsTail,
+    /// Replay what is to be seen in the log without first making it durable.
+    BelieveUnflushedLog,
 }
 
 /// Every bug with its name.
@@ -45,6 +47,7 @@ pub const BUGS: &[(Bug, &str)] = &[
     (Bug::DeferredBeforeDurable, "deferred-before-durable"),
     (Bug::OverwriteShared, "overwrite-shared"),
     (Bug::TruncateKeepsTail, "truncate-keeps-tail"),
+    (Bug::BelieveUnflushedLog, "believe-unflushed-log"),
 ];
 
 /// Whether a bug is switched on.

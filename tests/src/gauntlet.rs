@@ -6,7 +6,7 @@ use lodestore::Policy;
 use crate::cases;
 use crate::simstore::SimStore;
 use crate::subject::Pair;
-use crate::{crash, faults, random};
+use crate::{crash, faults, killed, random};
 
 /// Names the check that this process is to run.
 pub const CHECK_ENV: &str = "LODESTORE_CHECK";
@@ -25,6 +25,9 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("every_crash_of_every_short_workload_leaves_a_prefix_of_it", || _ = crash::all_workloads(0.1)),
     ("crashes_of_long_workloads_leave_a_prefix_of_them", || _ = crash::sampled_workloads(5_000_000, 1500)),
     ("crashes_during_recovery_and_its_recovery_end_in_the_same_states", || _ = crash::recovery_workloads(300)),
+    ("a_power_failure_while_mounting_after_a_kill_loses_nothing_acknowledged", || {
+        _ = killed::then_power_fails(7_000_000, 3000)
+    }),
     ("damaged_data_is_never_returned_and_is_named_by_reads_and_fsck", || _ = faults::damaged_data(600)),
     ("random_sequences_agree_with_the_model", || {
         crate::parallel::run(600, |i| random::sequence(1_000_000 + i), |_, _| ())

@@ -11,6 +11,7 @@ pub mod faults;
 pub mod gauntlet;
 pub mod generate;
 pub mod kill;
+pub mod killed;
 pub mod model;
 pub mod modelstore;
 pub mod parallel;

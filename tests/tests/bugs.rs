@@ -20,6 +20,7 @@ const NOTICED: &[(&str, &str)] = &[
     ("deferred-before-durable", "every_crash_of_every_short_workload_leaves_a_prefix_of_it"),
     ("overwrite-shared", "an_overwrite_after_a_clone_changes_one_side_only"),
     ("truncate-keeps-tail", "truncating_down_and_up_inside_a_block_reads_zeros_behind_the_cut"),
+    ("believe-unflushed-log", "a_power_failure_while_mounting_after_a_kill_loses_nothing_acknowledged"),
 ];
 
 /// Does nothing unless this process was started to run one check.

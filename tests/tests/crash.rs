@@ -28,6 +28,15 @@ tests! {
         let checked = recovery_workloads(budget("LODESTORE_RECOVERIES", 1200));
         println!("crash states: {} during recovery, {checked:?}", checked.during_recovery);
     };
+    a_power_failure_while_mounting_after_a_kill_loses_nothing_acknowledged = {
+        let (first, n) = (seed().unwrap_or(7_000_000), if seed().is_some() { 1 } else { budget("LODESTORE_KILLED", 4000) });
+        println!("seeds {first} to {} (replay one with LODESTORE_SEED)", first + n - 1);
+        let k = lodestore_tests::killed::then_power_fails(first, n);
+        println!("killed, then power failed: {k:?}");
+        if n > 1 {
+            assert!(k.unflushed * 4 > k.cases && k.interrupted * 4 > k.cases, "most cases test nothing: {k:?}");
+        }
+    };
     damaged_data_is_never_returned_and_is_named_by_reads_and_fsck = {
         let d = faults::damaged_data(budget("LODESTORE_DAMAGES", 10_500));
         println!("damage cases: {}, of which {} hit an object", d.cases, d.hit);

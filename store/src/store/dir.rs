@@ -79,7 +79,10 @@ impl MkfsOptions {
         let total: u64 = data.iter().sum();
         const LEAST: u64 = 16 << 20;
         if total < LEAST {
-            return Err(Error::Invalid(format!("a store of {total} bytes: at least {LEAST} are needed")));
+            return Err(Error::Invalid(format!(
+                "a store of {} bytes: at least {LEAST} are needed",
+                self.size.max(total)
+            )));
         }
         let log = match (&self.log_size, &self.log) {
             (Some(n), _) => *n,
