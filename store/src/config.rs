@@ -84,7 +84,7 @@ impl Default for EngineConfig {
             meta_cache_bytes: 128 << 20,
             data_cache_bytes: 64 << 20,
             submitted_bytes_max: 1 << 30,
-            group_bytes: 1 << 20,
+            group_bytes: 4 << 20,
             deferred_max: 1 << 20,
             deferred_batch: 4 << 20,
             prewrite_step: 32 << 20,

@@ -204,8 +204,12 @@ impl Engine {
         let step = (self.config.prewrite_step / BLOCK_LEN).max(1);
         if self.prewriting.is_none() {
             let (usable, total) = (self.alloc.usable(), self.alloc.total());
-            let soon = self.alloc.free_blocks() + self.limbo.blocks().min(self.limbo_max());
-            if usable == total || (soon > 2 * step && !self.space_wanted) {
+            // The less space there is to write to, the more often the log must be trimmed to get it
+            // back, and each trim is a flush of the key-value store.
+            const SPARE_MAX: u64 = (2 << 30) / BLOCK_LEN;
+            let enough = (total / 8).min(SPARE_MAX).max(2 * step);
+            let spare = self.alloc.free_blocks() + self.limbo.blocks();
+            if usable == total || (spare > enough && !self.space_wanted) {
                 return;
             }
             let end = (usable + step).min(total);

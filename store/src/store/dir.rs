@@ -31,7 +31,7 @@ pub struct MkfsOptions {
     pub kv: Option<PathBuf>,
     /// Size of the log; by default 1/32 of the size, 16 MiB to 512 MiB.
     pub log_size: Option<u64>,
-    /// How much of the data space is pre-written now; by default at most 1 GiB.
+    /// How much of the data space is pre-written now; by default at most 4 GiB.
     pub prewrite: Option<u64>,
     /// How files are written.
     pub engine: IoEngine,
@@ -93,7 +93,7 @@ impl MkfsOptions {
         // The log is whole segments behind its two header blocks.
         let segments = log.saturating_sub(2 * BLOCK_LEN) / segment.max(1);
         let log = 2 * BLOCK_LEN + segments * segment;
-        let prewrite = round(self.prewrite.unwrap_or(1 << 30).min(total));
+        let prewrite = round(self.prewrite.unwrap_or(4 << 30).min(total));
         Ok(Layout { data, log, segment, prewrite })
     }
 }
