@@ -124,7 +124,7 @@ fn the_message_of_damage_says_what_to_do() {
     let before = ring.data.clone();
     let message = read(&mut ring).err().unwrap().to_string();
     assert!(message.starts_with(&format!("log is damaged at offset {}: ", batches[3].offset)), "{message}");
-    assert!(message.contains("replica or a backup") && message.contains("fsck"), "{message}");
+    assert!(message.contains("Restore this store from a replica or a backup"), "{message}");
     assert_eq!(ring.data, before, "evidence is kept");
 }
 
