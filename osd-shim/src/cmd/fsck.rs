@@ -40,14 +40,11 @@ pub fn run(a: &Args) -> Result<(), Failure> {
     let options = MountOptions { engine: a.engine, ..Default::default() };
     let report = Store::fsck(&a.dir, &options, a.deep, a.repair).map_err(not_checked)?;
     let s = begin.elapsed().as_secs_f64();
-    if a.json {
-        print_json(a, &report, s)?
-    } else {
-        print_text(a, &report, s)?
-    }
+    let printed = if a.json { print_json(a, &report, s) } else { print_text(a, &report, s) };
     match report.repaired < report.errors.len() as u64 {
-        true => Err(Failure::silent(code::DAMAGE)),
-        false => Ok(()),
+        // Also when nobody reads to the end: a script must not take the store for sound.
+        true => Err(Failure { code: code::DAMAGE, ..printed.err().unwrap_or(Failure::silent(code::DAMAGE)) }),
+        false => printed,
     }
 }
 
