@@ -166,7 +166,12 @@ impl Job {
         }
         let after = Snapshot::take(&self.dir, target.stats()?, &self.devices);
         live.enter(Stage::Idle, 0);
-        let elapsed = tally.end.saturating_duration_since(begin);
+        let ran = tally.end.saturating_duration_since(begin);
+        let elapsed = match w.until {
+            // A pause at the end is part of the time that was asked for.
+            crate::Until::Time(t) if !live.stopped() => ran.max(t),
+            _ => ran,
+        };
         let mut report = Report::new(self.config(w), &tally, elapsed, &before.until(&after));
         report.memory = process::memory().map(|(rss, rss_max)| Memory { rss, rss_max, caches_max: self.caches_max() });
         Ok(report)
