@@ -22,6 +22,7 @@ pub mod sim;
 mod sync_ring;
 mod threads;
 mod transfer;
+mod zero;
 
 pub use buf::{AlignedBuf, aligned, is_aligned};
 pub use engine::{Engine, ParseError, SyncMode, THREADS_MAX};
@@ -29,3 +30,4 @@ pub use event::EventFd;
 pub use file_disk::{FileDisk, FileDiskOptions};
 pub use seam::{BLOCK, DEPTH_MAX, Disk, Done, FILES_MAX, FileId, Io, IoError, IoOp, OPEN_DIRECT, Ring, Wait, run};
 pub use sim::SimDisk;
+pub use zero::zero;

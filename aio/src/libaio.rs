@@ -494,10 +494,6 @@ impl<K: Kernel> Ring for LibaioRing<K> {
         Ok(())
     }
 
-    fn event_fd(&self) -> Option<std::os::fd::RawFd> {
-        Some(self.event.raw())
-    }
-
     fn waker(&self) -> Option<EventFd> {
         Some(self.event.clone())
     }

@@ -161,7 +161,7 @@ pub trait Ring: Send {
     /// A descriptor that becomes readable when completions can be reaped, and that others may
     /// signal (an eventfd) to wake its waiter. `None` where completions never need waiting for.
     fn event_fd(&self) -> Option<RawFd> {
-        None
+        self.waker().map(|w| w.raw())
     }
 
     /// [`Ring::event_fd`] as a handle that stays valid after the ring is gone and can be

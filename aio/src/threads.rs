@@ -152,10 +152,6 @@ impl Ring for ThreadRing {
         Ok(())
     }
 
-    fn event_fd(&self) -> Option<std::os::fd::RawFd> {
-        Some(self.event.raw())
-    }
-
     fn waker(&self) -> Option<EventFd> {
         Some(self.event.clone())
     }

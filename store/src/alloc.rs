@@ -290,28 +290,6 @@ impl Limbo {
     }
 }
 
-/// A set of blocks, kept as disjoint runs.
-#[derive(Debug, Default)]
-pub struct RunSet(std::collections::BTreeMap<u64, u64>);
-
-impl RunSet {
-    /// Adds a run that does not overlap any in the set.
-    pub fn insert(&mut self, run: Run) {
-        self.0.insert(run.place, run.blocks);
-    }
-
-    /// Removes a run as it was added.
-    pub fn remove(&mut self, run: Run) {
-        let blocks = self.0.remove(&run.place);
-        assert_eq!(blocks, Some(run.blocks), "runs are removed as they were added");
-    }
-
-    /// Whether a block is in the set.
-    pub fn contains(&self, place: u64) -> bool {
-        self.0.range(..=place).next_back().is_some_and(|(first, n)| place < first + n)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -183,21 +183,9 @@ impl Meta {
     /// Everything up to `lsn` is in the key-value store now; `touched` is what that transaction
     /// changed.
     pub fn applied(&mut self, lsn: Lsn, touched: &Touched) {
-        for k in &touched.onodes {
-            if self.pending_onodes.get(k).is_some_and(|(l, _)| *l <= lsn) {
-                self.pending_onodes.remove(k);
-            }
-        }
-        for k in &touched.chunks {
-            if self.pending_chunks.get(k).is_some_and(|(l, _)| *l <= lsn) {
-                self.pending_chunks.remove(k);
-            }
-        }
-        for k in &touched.regions {
-            if self.pending_regions.get(k).is_some_and(|(l, _)| *l <= lsn) {
-                self.pending_regions.remove(k);
-            }
-        }
+        drop_applied(&mut self.pending_onodes, &touched.onodes, lsn);
+        drop_applied(&mut self.pending_chunks, &touched.chunks, lsn);
+        drop_applied(&mut self.pending_regions, &touched.regions, lsn);
     }
 
     /// After a failure: forgets everything planned above `durable`, so that reads see only what
@@ -212,6 +200,15 @@ impl Meta {
         // to them any more.
         if let Ok(all) = load_collections(&*self.kv) {
             self.collections = all;
+        }
+    }
+}
+
+/// Removes those of `keys` that were not planned again above `lsn`.
+fn drop_applied<K: Ord, V>(pending: &mut BTreeMap<K, (Lsn, V)>, keys: &[K], lsn: Lsn) {
+    for k in keys {
+        if pending.get(k).is_some_and(|(l, _)| *l <= lsn) {
+            pending.remove(k);
         }
     }
 }

@@ -170,6 +170,14 @@ pub struct Transaction {
     ops: Vec<(CollectionId, Op)>,
 }
 
+/// What a caller asks to be written, in bytes.
+#[derive(Default)]
+pub(crate) struct UserBytes {
+    pub data: u64,
+    pub attrs: u64,
+    pub omap: u64,
+}
+
 impl Transaction {
     /// An empty transaction. It can be submitted: its acknowledgement says that everything
     /// submitted before it is durable.
@@ -190,14 +198,25 @@ impl Transaction {
 
     /// Bytes of data and metadata the caller asks to be written.
     pub fn user_bytes(&self) -> u64 {
-        let len = |op: &Op| match op {
-            Op::Write { data, .. } => data.len(),
-            Op::SetAttr { name, value, .. } => name.len() + value.len(),
-            Op::OmapSet { entries, .. } => entries.iter().map(|(k, v)| k.len() + v.len()).sum(),
-            Op::OmapSetHeader { header, .. } => header.len(),
-            _ => 0,
-        };
-        self.ops.iter().map(|(_, op)| len(op) as u64).sum()
+        let n = self.user_bytes_by_class();
+        n.data + n.attrs + n.omap
+    }
+
+    /// The same by class.
+    pub(crate) fn user_bytes_by_class(&self) -> UserBytes {
+        let mut n = UserBytes::default();
+        for (_, op) in &self.ops {
+            match op {
+                Op::Write { data, .. } => n.data += data.len() as u64,
+                Op::SetAttr { name, value, .. } => n.attrs += (name.len() + value.len()) as u64,
+                Op::OmapSet { entries, .. } => {
+                    n.omap += entries.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum::<u64>()
+                }
+                Op::OmapSetHeader { header, .. } => n.omap += header.len() as u64,
+                _ => {}
+            }
+        }
+        n
     }
 
     /// See [`Op::Touch`].

@@ -172,14 +172,10 @@ impl Engine {
             let blocks = a.data.len() as u64 / BLOCK_LEN;
             self.ledger.data_deferred += a.data.len() as u64;
             self.counters.deferred_applied += blocks;
-            let pieces = self.pieces(a.place, blocks);
             let id = self.next_apply;
             self.next_apply += 1;
-            self.applies.insert(id, (a.place, blocks, pieces.len()));
-            for (file, offset, at, n) in pieces {
-                let data = a.data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
-                self.io(token(kind::APPLY, id), IoOp::Write { file, offset, data, dsync: false });
-            }
+            let started = self.write_blocks(token(kind::APPLY, id), a.place, &a.data);
+            self.applies.insert(id, (a.place, blocks, started));
         }
     }
 

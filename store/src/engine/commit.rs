@@ -224,7 +224,6 @@ impl Engine {
         let env = Env {
             policy: self.config.policy,
             deferred_max: self.config.deferred_max,
-            unsettled: &self.unsettled,
             writing: &self.writing,
             pending: &self.deferred,
             fetched,
@@ -334,11 +333,13 @@ impl Engine {
         if bugs::enabled(Bug::DeferredBeforeDurable) {
             plan.writes.extend(plan.deferred.iter().cloned());
         }
-        self.count_user_bytes(&q.txn);
+        let user = q.txn.user_bytes_by_class();
+        self.ledger.user_data += user.data;
+        self.ledger.user_attrs += user.attrs;
+        self.ledger.user_omap += user.omap;
         self.stored = self.stored.checked_add_signed(plan.stored).expect("mapped blocks are counted on both ways");
         self.objects = self.objects.checked_add_signed(plan.objects).expect("objects are counted on both ways");
         self.counters.cow_copies += plan.cow_copies;
-        plan.taken.iter().for_each(|r| self.unsettled.insert(*r));
         self.deferred.plan(lsn, &plan.deferred);
         let touched = Touched::from(&plan.changes);
         self.meta.commit(lsn, plan.changes);
@@ -365,30 +366,12 @@ impl Engine {
             self.ledger.data_direct += data.len() as u64;
             bytes += data.len() as u64;
             self.writing.insert(place, data.clone());
-            for (file, offset, at, n) in self.pieces(place, data.len() as u64 / BLOCK_LEN) {
-                let data = data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
-                self.backlog_bytes += data.len() as u64;
-                self.io(token(kind::DATA, number), IoOp::Write { file, offset, data, dsync: false });
-                started += 1;
-            }
+            started += self.write_blocks(token(kind::DATA, number), place, &data);
         }
+        self.backlog_bytes += bytes;
         let group = self.open_group();
         group.data_left += started;
         group.bytes += bytes;
-    }
-
-    fn count_user_bytes(&mut self, txn: &Transaction) {
-        for (_, op) in txn.ops() {
-            match op {
-                Op::Write { data, .. } => self.ledger.user_data += data.len() as u64,
-                Op::SetAttr { name, value, .. } => self.ledger.user_attrs += (name.len() + value.len()) as u64,
-                Op::OmapSet { entries, .. } => {
-                    self.ledger.user_omap += entries.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum::<u64>()
-                }
-                Op::OmapSetHeader { header, .. } => self.ledger.user_omap += header.len() as u64,
-                _ => {}
-            }
-        }
     }
 
     /// Adds a record of the engine's own: metadata only, nobody waits for it.
@@ -510,7 +493,6 @@ impl Engine {
                 self.events.push(Event::Committed { token: t.token, result: Ok(t.lsn) });
             }
             for run in &t.taken {
-                self.unsettled.remove(*run);
                 while let Some((first, _)) = self.writing.range(run.place..run.place + run.blocks).next() {
                     let first = *first;
                     self.writing.remove(&first);

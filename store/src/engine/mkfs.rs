@@ -1,6 +1,6 @@
 //! Making a store. The superblock is written last: until then there is no store.
 
-use lodestore_aio::{AlignedBuf, Disk, FileId, Io, IoError, IoOp, Ring, Wait, run};
+use lodestore_aio::{AlignedBuf, Disk, FileId, IoError, IoOp, Ring, run, zero};
 use lodestore_kv::{Cf, Kv, KvOp};
 use lodestore_wal::LogGeometry;
 
@@ -13,8 +13,6 @@ use crate::format::{BLOCK_LEN, key, small};
 
 /// Name of the log's file.
 pub const LOG_FILE: &str = "log";
-/// Bytes of one write while data space is pre-written.
-const WRITE_LEN: u64 = 1 << 20;
 const DEPTH: usize = 8;
 
 /// Name of the n-th fragment file.
@@ -54,7 +52,7 @@ impl Engine {
         let geometry = LogGeometry { segment_len: layout.segment };
         lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
         let prewrite = layout.prewrite.min(layout.data.iter().sum());
-        zero(ring, &data, prewrite, progress)?;
+        zero_data(ring, &data, prewrite, progress)?;
         let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
         run(ring, IoOp::Sync { files })?;
         let value = small::encode_u64(prewrite / BLOCK_LEN);
@@ -105,34 +103,12 @@ fn file(disk: &mut dyn Disk, name: &str, len: u64) -> Result<FileId, Error> {
 }
 
 /// Writes zeros to the first `len` bytes of the data space.
-fn zero(ring: &mut dyn Ring, files: &[(FileId, u64)], len: u64, progress: Progress<'_>) -> Result<(), IoError> {
-    let zeros = AlignedBuf::zeroed(WRITE_LEN as usize).freeze();
-    let (mut issued, mut finished) = (0, 0);
-    let mut done = Vec::new();
-    let mut todo = Vec::new();
-    let mut left = len;
-    for (f, file_len) in files {
-        let end = left.min(*file_len);
-        left -= end;
-        todo.extend((0..end).step_by(WRITE_LEN as usize).map(|at| (*f, at, WRITE_LEN.min(end - at))));
+fn zero_data(ring: &mut dyn Ring, files: &[(FileId, u64)], len: u64, progress: Progress<'_>) -> Result<(), IoError> {
+    let mut before = 0;
+    for (file, file_len) in files {
+        let n = (len - before).min(*file_len);
+        zero(ring, *file, n, &mut |written| progress("data", before + written, len))?;
+        before += n;
     }
-    let mut todo = todo.into_iter();
-    loop {
-        while issued - finished < DEPTH as u64 {
-            let Some((file, offset, n)) = todo.next() else { break };
-            let op = IoOp::Write { file, offset, data: zeros.slice(..n as usize), dsync: false };
-            assert!(ring.push(Io { token: n, op }).is_ok(), "fewer in flight than the ring takes");
-            issued += 1;
-        }
-        if issued == finished {
-            return Ok(());
-        }
-        ring.submit()?;
-        ring.reap(Wait::For(1), &mut done)?;
-        for d in done.drain(..) {
-            d.result?;
-            finished += 1;
-        }
-        progress("data", (finished * WRITE_LEN).min(len), len);
-    }
+    Ok(())
 }

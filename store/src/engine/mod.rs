@@ -19,7 +19,7 @@ use bytes::Bytes;
 use lodestore_aio::{Done, EventFd, FileId, Io, IoOp, Ring, Wait};
 use lodestore_kv::Kv;
 
-use crate::alloc::{Allocator, Limbo, RunSet};
+use crate::alloc::{Allocator, Limbo};
 use crate::config::EngineConfig;
 use crate::datacache::DataCache;
 use crate::deferred::DeferredSet;
@@ -89,9 +89,8 @@ pub struct Engine {
     limbo: Limbo,
     deferred: DeferredSet,
     cache: DataCache,
-    unsettled: RunSet,
-    /// Contents of unsettled blocks, by first block: a transaction that needs them must not race
-    /// with the write that brings them to the medium.
+    /// Direct writes of transactions that are not acknowledged, by first block: contents, because
+    /// a transaction that needs them must not race with the write that brings them to the medium.
     writing: BTreeMap<u64, Bytes>,
 
     /// Number of the next transaction or read submitted.
@@ -271,11 +270,6 @@ impl Engine {
         self.events.drain(..)
     }
 
-    /// Whether there are completions to fetch.
-    pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
-    }
-
     /// Whether [`Engine::poll`] could do something now without any completion.
     pub fn has_work(&self) -> bool {
         !self.events.is_empty() || !self.unapplied.is_empty()
@@ -452,6 +446,17 @@ impl Engine {
             at += n;
         }
         out
+    }
+
+    /// Queues writes of whole blocks from `place` on, one for each fragment file they lie in;
+    /// returns how many.
+    fn write_blocks(&mut self, token: u64, place: u64, data: &Bytes) -> usize {
+        let pieces = self.pieces(place, data.len() as u64 / BLOCK_LEN);
+        for (file, offset, at, n) in &pieces {
+            let data = data.slice((at * BLOCK_LEN) as usize..((at + n) * BLOCK_LEN) as usize);
+            self.io(token, IoOp::Write { file: *file, offset: *offset, data, dsync: false });
+        }
+        pieces.len()
     }
 
     /// The fragment files, as a set.

@@ -14,7 +14,7 @@ use lodestore_wal::{Reader, Tail};
 
 use super::mkfs::{LOG_FILE, data_file};
 use super::{DataFile, Engine};
-use crate::alloc::{Allocator, Limbo, RunSet};
+use crate::alloc::{Allocator, Limbo};
 use crate::bugs::{self, Bug};
 use crate::config::EngineConfig;
 use crate::datacache::DataCache;
@@ -102,7 +102,6 @@ impl Engine {
             alloc: space.alloc,
             limbo: Limbo::default(),
             deferred: DeferredSet::default(),
-            unsettled: RunSet::default(),
             writing: BTreeMap::new(),
             next_seq: 0,
             queue: VecDeque::new(),

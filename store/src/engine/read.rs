@@ -2,6 +2,8 @@
 //! is in the key-value store; transactions submitted after it wait until it has looked up what it
 //! needs. Data is always compared with its checksum.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use lodestore_aio::{AlignedBuf, Done, IoError, IoOp};
 use lodestore_kv::Cf;
@@ -187,7 +189,7 @@ impl Engine {
     }
 
     /// After a failure of the ring: whoever waits for it is told.
-    pub(super) fn fail_reads(&mut self, reason: &std::sync::Arc<str>) {
+    pub(super) fn fail_reads(&mut self, reason: &Arc<str>) {
         self.read_ios.clear();
         for (_, r) in std::mem::take(&mut self.reads) {
             self.events.push(Event::Answered { token: r.token, result: Err(Error::Poisoned(reason.clone())) });
@@ -197,15 +199,12 @@ impl Engine {
     }
 
     /// The onode of an object that must exist.
-    fn object(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Onode, Error> {
+    fn object(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Arc<Onode>, Error> {
         let bits = *self.meta.collections().get(&c).ok_or(Error::NoCollection(c))?;
-        if (oid.hash ^ c.seed) & key::mask(bits) != 0 {
+        if !key::belongs(c, bits, oid.hash) {
             return Err(Error::NoObject(c, oid.clone()));
         }
-        match self.meta.onode(&key::onode(c, oid))? {
-            Some(o) => Ok((*o).clone()),
-            None => Err(Error::NoObject(c, oid.clone())),
-        }
+        self.meta.onode(&key::onode(c, oid))?.ok_or_else(|| Error::NoObject(c, oid.clone()))
     }
 
     fn stat(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Answer, Error> {

@@ -100,6 +100,11 @@ pub fn mask(bits: u8) -> u32 {
     ((1u64 << bits) - 1) as u32
 }
 
+/// Whether an object with `hash` is one of collection `c`, which has `bits` bits.
+pub fn belongs(c: CollectionId, bits: u8, hash: u32) -> bool {
+    (hash ^ c.seed) & mask(bits) == 0
+}
+
 /// object number:u64 chunk:u32.
 pub fn extent(nid: u64, chunk: u32) -> Vec<u8> {
     let mut k = Vec::with_capacity(12);

@@ -141,7 +141,7 @@ impl Planner<'_> {
             self.cow_copies += 1;
             return Ok(false);
         }
-        let settled = !self.env.unsettled.contains(slot.place);
+        let settled = block_in(self.env.writing, slot.place).is_none();
         let room = (self.deferred.len() as u64 + 1) * B <= self.env.deferred_max;
         if !settled || !(room || self.deferred.contains_key(&slot.place)) {
             return Ok(false);

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lodestore_kv::{Cf, KvOp};
 
-use crate::alloc::{Allocator, Run, RunSet};
+use crate::alloc::{Allocator, Run};
 use crate::bugs::{self, Bug};
 use crate::config::Policy;
 use crate::deferred::DeferredSet;
@@ -55,10 +55,9 @@ pub struct Env<'a> {
     pub policy: Policy,
     /// Most bytes of deferred contents in one record.
     pub deferred_max: u64,
-    /// Blocks allocated by transactions that are not acknowledged: these must not be overwritten
-    /// in place, because replay may have to compare them with their checksum.
-    pub unsettled: &'a RunSet,
-    /// Contents of those of them that may still be on their way to the medium, by first block.
+    /// Direct writes of transactions that are not acknowledged, by first block. Their blocks must
+    /// not be overwritten in place, because replay may have to compare them with their checksum,
+    /// nor read, because they may still be on their way to the medium.
     pub writing: &'a BTreeMap<u64, Bytes>,
     /// Contents of blocks that are newer than what the medium has.
     pub pending: &'a DeferredSet,
@@ -265,7 +264,7 @@ impl<'a> Planner<'a> {
         limit("length of an object name", oid.name.len() as u64, NAME_LEN_MAX as u64)?;
         limit("length of a namespace", oid.nspace.len() as u64, LOCATOR_LEN_MAX as u64)?;
         limit("length of a locator key", oid.key.len() as u64, LOCATOR_LEN_MAX as u64)?;
-        if (oid.hash ^ c.seed) & key::mask(bits) != 0 {
+        if !key::belongs(c, bits, oid.hash) {
             let why = format!("object {oid} does not belong to collection {c}: the low {bits} bits of its hash differ");
             return Err(Error::Invalid(why).into());
         }

@@ -1,6 +1,5 @@
 //! The handle: what an application holds. Cheap to clone, usable from any thread.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -17,7 +16,7 @@ use threadpool::ThreadPool;
 use tokio::sync::oneshot;
 
 use super::dir::{self, MkfsOptions, MountOptions};
-use super::looper::{Doorbell, Loop, Request, Waiter};
+use super::looper::{Doorbell, Loop, Request, Waiter, Waiting};
 use crate::engine::FsckReport;
 use crate::error::Error;
 use crate::ledger::{Counters, Ledger};
@@ -233,8 +232,7 @@ impl Store {
             itself: requests.clone(),
             doorbell: doorbell.clone(),
             next_token: 0,
-            commits: HashMap::new(),
-            answers: HashMap::new(),
+            waiting: Waiting::default(),
             flushes: Vec::new(),
             pool: ThreadPool::with_name("lodestore-kv".into(), 1),
             handoffs: 0,

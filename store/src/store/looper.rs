@@ -66,14 +66,34 @@ impl Doorbell {
     }
 }
 
+/// Who waits for which token.
+#[derive(Default)]
+pub(super) struct Waiting {
+    commits: HashMap<u64, Waiter<Lsn>>,
+    answers: HashMap<u64, Waiter<Answer>>,
+}
+
+impl Waiting {
+    /// Hands a completion to its caller.
+    fn answer(&mut self, e: Event) {
+        match e {
+            Event::Committed { token, result } => {
+                self.commits.remove(&token).expect("a transaction is answered once").answer(result);
+            }
+            Event::Answered { token, result } => {
+                self.answers.remove(&token).expect("a read is answered once").answer(result);
+            }
+        }
+    }
+}
+
 pub(super) struct Loop {
     pub mounted: Mounted,
     pub requests: Receiver<Request>,
     pub itself: Sender<Request>,
     pub doorbell: Arc<Doorbell>,
     pub next_token: u64,
-    pub commits: HashMap<u64, Waiter<Lsn>>,
-    pub answers: HashMap<u64, Waiter<Answer>>,
+    pub waiting: Waiting,
     pub flushes: Vec<(Lsn, Sender<Result<(), Error>>)>,
     pub pool: ThreadPool,
     pub handoffs: u64,
@@ -118,12 +138,12 @@ impl Loop {
         match r {
             Request::Submit(txn, reply) => {
                 self.handoffs += 1;
-                self.commits.insert(token, reply);
+                self.waiting.commits.insert(token, reply);
                 self.mounted.engine.submit(token, txn);
             }
             Request::Read(read, reply) => {
                 self.handoffs += 1;
-                self.answers.insert(token, reply);
+                self.waiting.answers.insert(token, reply);
                 self.mounted.engine.read(token, read);
             }
             Request::Stats(reply) => drop(reply.send(self.stats())),
@@ -142,14 +162,7 @@ impl Loop {
         let mut any = false;
         for e in self.mounted.engine.events() {
             any = true;
-            match e {
-                Event::Committed { token, result } => {
-                    self.commits.remove(&token).expect("a transaction is answered once").answer(result);
-                }
-                Event::Answered { token, result } => {
-                    self.answers.remove(&token).expect("a read is answered once").answer(result);
-                }
-            }
+            self.waiting.answer(e);
         }
         any
     }
@@ -223,20 +236,7 @@ impl Loop {
         }
         self.answer_flushes();
         let (events, result) = self.mounted.engine.umount();
-        for e in events {
-            match e {
-                Event::Committed { token, result } => {
-                    if let Some(r) = self.commits.remove(&token) {
-                        r.answer(result);
-                    }
-                }
-                Event::Answered { token, result } => {
-                    if let Some(r) = self.answers.remove(&token) {
-                        r.answer(result);
-                    }
-                }
-            }
-        }
+        events.into_iter().for_each(|e| self.waiting.answer(e));
         // The key-value store and the lock go before the caller hears that the store is free.
         drop((self.mounted.kv, self.mounted.lock));
         let _ = reply.send(result);
