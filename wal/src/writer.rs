@@ -168,6 +168,17 @@ impl Writer {
         Ok(lsn)
     }
 
+    /// Whether [`append`](Writer::append) would now take a record of `body_len` bytes.
+    pub fn has_room(&self, body_len: u64) -> bool {
+        let batch_len = self.open.len() as u64 + RECORD_PREFIX_LEN as u64 + body_len;
+        let segment_left = self.header.segment_len - self.offset;
+        body_len <= self.record_len_max()
+            && match self.open_records {
+                0 => batch_len <= segment_left || self.free_segments() >= 2,
+                _ => batch_len <= BATCH_LEN_MAX.min(segment_left),
+            }
+    }
+
     /// Closes the open batch for writing; `None` if it has no records. `acked` is the highest LSN up
     /// to which every record was acknowledged.
     ///

@@ -17,12 +17,15 @@ use crate::error::Error;
 use crate::format::chunk::Slot;
 use crate::format::{BLOCK_LEN, record};
 use crate::meta::Touched;
-use crate::plan::{self, Env, FetchError, Fetched, Outcome, Plan};
+use crate::plan::{self, Draft, Env, FetchError, Fetched, Outcome, Plan};
 use crate::txn::{Op, Transaction};
 use crate::types::Lsn;
 
 /// Queued transactions looked at beyond the first for blocks that must be read.
 const PREFETCH_MAX: usize = 64;
+
+/// Bytes of data queued that are worth a system call of their own.
+const WORTH_A_CALL: u64 = 64 << 10;
 
 /// Mismatches of blocks read for one transaction that are forgiven as races.
 const MISMATCHES_MAX: u32 = 2;
@@ -150,31 +153,14 @@ impl Engine {
             }
             let mut q = self.queue.pop_front().expect("looked at above");
             match self.plan_one(&q.txn, &q.fetched) {
-                Outcome::Ready(plan) => match self.append(&plan) {
-                    Ok(lsn) => {
-                        self.commit(q, *plan, lsn);
-                        if !self.start_early() {
-                            return;
-                        }
-                    }
-                    Err(e) => {
-                        plan.taken.iter().for_each(|r| self.alloc.release(*r));
-                        match e {
-                            AppendError::TooLarge { len, max } => {
-                                let e = Error::TooLarge { what: "log record of a transaction", got: len, max };
-                                self.refuse(q, e);
-                                continue;
-                            }
-                            AppendError::Full => {
-                                self.counters.log_full_waits += 1;
-                                self.request_trim();
-                            }
-                            AppendError::BatchFull => {}
-                        }
-                        self.queue.push_front(q);
+                Outcome::Ready(draft) => {
+                    if !self.carry_out(q, *draft) {
                         break;
                     }
-                },
+                    if !self.start_early() {
+                        return;
+                    }
+                }
                 Outcome::NeedBlocks(slots) => {
                     self.fetch(&mut q, slots);
                     self.queue.push_front(q);
@@ -197,13 +183,63 @@ impl Engine {
         self.prefetch();
     }
 
+    /// Puts a planned transaction into the open group. Returns whether the next one may follow; if
+    /// not, this one waits at the front of the queue, or the store has failed.
+    fn carry_out(&mut self, q: Queued, mut draft: Draft) -> bool {
+        // Large writes are on their way to the medium while they are summed, if nothing can stop
+        // the transaction any more.
+        let bytes: u64 = draft.writes.iter().map(|(_, data)| data.len() as u64).sum();
+        let early = bytes >= WORTH_A_CALL && self.wal.has_room(draft.record_len_max());
+        if early {
+            let writes = std::mem::take(&mut draft.writes);
+            self.start_writes(&writes);
+            self.start_io();
+            if self.poison.is_some() {
+                return self.refuse_poisoned(q);
+            }
+            draft.writes = writes;
+        }
+        let mut plan = draft.finish();
+        match self.append(&plan) {
+            Ok(lsn) => {
+                if early {
+                    plan.writes.clear();
+                }
+                self.commit(q, plan, lsn);
+                true
+            }
+            Err(e) => {
+                assert!(!early, "the log had room");
+                plan.taken.iter().for_each(|r| self.alloc.release(*r));
+                match e {
+                    AppendError::TooLarge { len, max } => {
+                        self.refuse(q, Error::TooLarge { what: "log record of a transaction", got: len, max });
+                        return true;
+                    }
+                    AppendError::Full => {
+                        self.counters.log_full_waits += 1;
+                        self.request_trim();
+                    }
+                    AppendError::BatchFull => {}
+                }
+                self.queue.push_front(q);
+                false
+            }
+        }
+    }
+
+    /// The store failed while a transaction was between the queue and a group.
+    fn refuse_poisoned(&mut self, q: Queued) -> bool {
+        let reason = self.poison.clone().expect("it failed");
+        self.events.push(Event::Committed { token: q.token, result: Err(Error::Poisoned(reason)) });
+        false
+    }
+
     /// Starts what was planned before the rest of the queue is: the medium works while later
     /// transactions are summed and planned. A group that is large enough goes its way alone, so that
     /// one group's flush overlaps with the next one's writes. Returns whether planning may go on.
     fn start_early(&mut self) -> bool {
-        /// Bytes queued that are worth a system call of their own.
-        const WORTH_A_CALL: u64 = 64 << 10;
-        let group = self.groups.back().expect("a transaction was just added");
+        let Some(group) = self.groups.back() else { return true };
         if group.bytes >= self.config.group_bytes {
             self.seal_group();
         } else if self.backlog_bytes < WORTH_A_CALL {
@@ -345,10 +381,7 @@ impl Engine {
         self.meta.commit(lsn, plan.changes);
 
         plan.deferred.iter().for_each(|(place, _)| self.forget_cached(*place, 1));
-        let group = self.open_group();
-        let number = group.number;
-        group.has_data |= !plan.writes.is_empty();
-        group.txns.push(Durable {
+        self.open_group().txns.push(Durable {
             seq: q.seq,
             token: q.token,
             lsn,
@@ -359,17 +392,26 @@ impl Engine {
             taken: plan.taken,
             freed: plan.freed,
         });
-        let mut started = 0;
-        let mut bytes = 0;
-        for (place, data) in plan.writes {
-            self.forget_cached(place, data.len() as u64 / BLOCK_LEN);
-            self.ledger.data_direct += data.len() as u64;
-            bytes += data.len() as u64;
-            self.writing.insert(place, data.clone());
-            started += self.write_blocks(token(kind::DATA, number), place, &data);
+        self.start_writes(&plan.writes);
+    }
+
+    /// Queues direct writes, which belong to the open group.
+    fn start_writes(&mut self, writes: &[(u64, Bytes)]) {
+        if writes.is_empty() {
+            return;
         }
+        let number = self.open_group().number;
+        let (mut started, mut bytes) = (0, 0);
+        for (place, data) in writes {
+            self.forget_cached(*place, data.len() as u64 / BLOCK_LEN);
+            bytes += data.len() as u64;
+            self.writing.insert(*place, data.clone());
+            started += self.write_blocks(token(kind::DATA, number), *place, data);
+        }
+        self.ledger.data_direct += bytes;
         self.backlog_bytes += bytes;
         let group = self.open_group();
+        group.has_data = true;
         group.data_left += started;
         group.bytes += bytes;
     }

@@ -8,6 +8,9 @@ use crate::error::Error;
 /// Blocks covered by one chunk: 128 KiB of an object.
 pub const CHUNK_BLOCKS: usize = 32;
 
+/// Most bytes of an encoded chunk: every block a run of its own, with the longest place.
+pub const CHUNK_ENCODED_MAX: usize = 1 + CHUNK_BLOCKS * (2 + 10 + 4);
+
 const VERSION: u8 = 1;
 /// Set in the length byte of a run whose blocks may be shared with other objects.
 const SHARED: u8 = 0x80;

@@ -110,26 +110,20 @@ impl Planner<'_> {
     fn rewrite(&mut self, nid: u64, new: &NewBlock) -> Result<bool, Stop> {
         let Some(slot) = self.slot(nid, new.block)? else { return Ok(false) };
         let Some((&first, piece)) = self.fresh.range(..=slot.place).next_back() else { return Ok(false) };
-        let (at, n) = ((slot.place - first) as usize, piece.crcs.len());
+        let (at, n) = ((slot.place - first) as usize, piece.len() / B as usize);
         if at >= n || self.is_shared(slot)? {
             return Ok(false);
         }
         let old = self.fresh.remove(&first).expect("found above");
-        let bytes = |from: usize, to: usize| old.data.slice(from * B as usize..to * B as usize);
-        let crc = crc32c::crc32c(new.data());
-        let parts = [
-            (0, bytes(0, at), old.crcs[..at].to_vec()),
-            (at, new.bytes(), vec![crc]),
-            (at + 1, bytes(at + 1, n), old.crcs[at + 1..].to_vec()),
-        ];
-        for (from, data, crcs) in parts {
-            if !crcs.is_empty() {
-                self.fresh.insert(first + from as u64, Fresh { data, crcs });
+        let bytes = |from: usize, to: usize| old.slice(from * B as usize..to * B as usize);
+        for (from, data) in [(0, bytes(0, at)), (at, new.bytes()), (at + 1, bytes(at + 1, n))] {
+            if !data.is_empty() {
+                self.fresh.insert(first + from as u64, data);
             }
         }
         let (index, i) = split_block(new.block);
         let mut chunk = self.take_chunk(nid, index)?;
-        chunk.slots[i] = Some(Slot { crc, shared: false, ..slot });
+        chunk.slots[i] = Some(Slot { shared: false, ..slot });
         self.put_chunk(nid, index, chunk);
         Ok(true)
     }
@@ -154,18 +148,15 @@ impl Planner<'_> {
         Ok(true)
     }
 
-    /// Maps consecutive data-space blocks `run` to `blocks` and writes them direct.
+    /// Maps consecutive data-space blocks `run` to `blocks` and writes them direct. Their checksums
+    /// follow when the plan is finished.
     fn write_run(&mut self, nid: u64, run: Run, blocks: &[NewBlock]) -> Result<(), Stop> {
-        let mut crcs = Vec::with_capacity(blocks.len());
         let mut at = 0;
         while at < blocks.len() {
             let (index, _) = split_block(blocks[at].block);
             let mut chunk = self.take_chunk(nid, index)?;
             while let Some(new) = blocks.get(at).filter(|n| split_block(n.block).0 == index) {
-                let crc = crc32c::crc32c(new.data());
-                crcs.push(crc);
-                let place = run.place + at as u64;
-                let slot = Slot { place, crc, shared: false };
+                let slot = Slot { place: run.place + at as u64, crc: UNSUMMED, shared: false };
                 self.stored += 1;
                 if let Some(old) = chunk.slots[split_block(new.block).1].replace(slot) {
                     self.unmap(old)?;
@@ -174,12 +165,12 @@ impl Planner<'_> {
             }
             self.put_chunk(nid, index, chunk);
         }
-        self.write_pieces(run.place, blocks, &crcs);
+        self.write_pieces(run.place, blocks);
         Ok(())
     }
 
     /// One device write for each stretch of blocks that is one stretch of memory.
-    fn write_pieces(&mut self, place: u64, blocks: &[NewBlock], crcs: &[u32]) {
+    fn write_pieces(&mut self, place: u64, blocks: &[NewBlock]) {
         let mut at = 0;
         while at < blocks.len() {
             let first = &blocks[at];
@@ -189,17 +180,14 @@ impl Planner<'_> {
                     .is_some_and(|b| b.source.as_ptr() == first.source.as_ptr() && b.at == first.at + n * B as usize)
             };
             let n = (1..).find(|n| !follows(*n)).expect("the list of blocks ends");
-            let data = first.source.slice(first.at..first.at + n * B as usize);
-            self.fresh.insert(place + at as u64, Fresh { data, crcs: crcs[at..at + n].to_vec() });
+            self.fresh.insert(place + at as u64, first.source.slice(first.at..first.at + n * B as usize));
             at += n;
         }
     }
 
     /// Contents of a block that this transaction writes direct.
     fn fresh(&self, place: u64) -> Option<Bytes> {
-        let (first, piece) = self.fresh.range(..=place).next_back()?;
-        let at = ((place - first) * B) as usize;
-        (at < piece.data.len()).then(|| piece.data.slice(at..at + B as usize))
+        block_in(&self.fresh, place)
     }
 
     /// Contents of a block as the transaction finds them, or zeros with a note that they must be
@@ -324,20 +312,50 @@ impl Planner<'_> {
     }
 }
 
-/// Checksums of direct writes for the log: one for each run of consecutive blocks.
-pub(super) fn refs(fresh: &BTreeMap<u64, Fresh>) -> Vec<DataRef> {
-    let mut refs: Vec<DataRef> = Vec::new();
-    for (place, f) in fresh {
-        let sum = |crc: u32| f.crcs.iter().fold(crc, |sum, c| crc32c::crc32c_append(sum, &c.to_le_bytes()));
-        match refs.last_mut() {
-            Some(r) if r.place + u64::from(r.blocks) == *place => {
-                r.crc = sum(r.crc);
-                r.blocks += f.crcs.len() as u32;
+/// What stands for a checksum until [`Sums`] are known.
+const UNSUMMED: u32 = 0;
+
+/// Checksums of blocks written direct.
+pub(super) struct Sums {
+    /// By first block: one checksum a block.
+    pieces: Vec<(u64, Vec<u32>)>,
+}
+
+impl Sums {
+    /// Sums the blocks of `writes`, which are in order.
+    pub fn of(writes: &[(u64, Bytes)]) -> Sums {
+        let sum = |data: &Bytes| data.chunks_exact(B as usize).map(crc32c::crc32c).collect();
+        Sums { pieces: writes.iter().map(|(place, data)| (*place, sum(data))).collect() }
+    }
+
+    /// Gives the slots of `chunk` that map blocks written direct their checksums.
+    pub fn fill(&self, chunk: &mut Chunk) {
+        let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else { return };
+        let all = first.0..last.0 + last.1.len() as u64;
+        for slot in chunk.slots.iter_mut().flatten().filter(|s| all.contains(&s.place)) {
+            let i = self.pieces.partition_point(|(place, _)| *place <= slot.place) - 1;
+            let (place, crcs) = &self.pieces[i];
+            if let Some(crc) = crcs.get((slot.place - place) as usize) {
+                slot.crc = *crc;
             }
-            _ => refs.push(DataRef { place: *place, blocks: f.crcs.len() as u32, crc: sum(0) }),
         }
     }
-    refs
+
+    /// For the log: one checksum of checksums for each run of consecutive blocks.
+    pub fn refs(&self) -> Vec<DataRef> {
+        let mut refs: Vec<DataRef> = Vec::new();
+        for (place, crcs) in &self.pieces {
+            let sum = |crc: u32| crcs.iter().fold(crc, |sum, c| crc32c::crc32c_append(sum, &c.to_le_bytes()));
+            match refs.last_mut() {
+                Some(r) if r.place + u64::from(r.blocks) == *place => {
+                    r.crc = sum(r.crc);
+                    r.blocks += crcs.len() as u32;
+                }
+                _ => refs.push(DataRef { place: *place, blocks: crcs.len() as u32, crc: sum(0) }),
+            }
+        }
+        refs
+    }
 }
 
 /// The contents of a block among pieces of whole blocks, by first block.

@@ -21,7 +21,7 @@ use crate::bugs::{self, Bug};
 use crate::config::Policy;
 use crate::deferred::DeferredSet;
 use crate::error::Error;
-use crate::format::chunk::{CHUNK_BLOCKS, Chunk, Slot};
+use crate::format::chunk::{CHUNK_BLOCKS, CHUNK_ENCODED_MAX, Chunk, Slot};
 use crate::format::onode::Onode;
 use crate::format::record::DataRef;
 use crate::format::shared::{self, Region};
@@ -113,8 +113,8 @@ impl Plan {
 /// Outcome of planning.
 #[derive(Debug)]
 pub enum Outcome {
-    /// Commit this.
-    Ready(Box<Plan>),
+    /// Commit this, once it is finished.
+    Ready(Box<Draft>),
     /// Read these blocks, then plan again.
     NeedBlocks(Vec<Slot>),
     /// Wait until everything planned before is in the key-value store, then plan again.
@@ -123,14 +123,6 @@ pub enum Outcome {
     NeedSpace,
     /// Nothing was changed.
     Refused(Error),
-}
-
-/// Blocks written direct by one write.
-struct Fresh {
-    /// Whole blocks, aligned in memory.
-    data: Bytes,
-    /// Their checksums.
-    crcs: Vec<u32>,
 }
 
 /// Why planning stopped early.
@@ -150,7 +142,7 @@ impl<E: Into<Error>> From<E> for Stop {
 pub fn plan(txn: &Transaction, meta: &mut Meta, alloc: &mut Allocator, env: &Env<'_>) -> Outcome {
     let mut p = Planner::new(meta, alloc, env);
     let stop = match p.run(txn) {
-        Ok(()) if p.needs.is_empty() => return Outcome::Ready(Box::new(p.finish())),
+        Ok(()) if p.needs.is_empty() => return Outcome::Ready(Box::new(p.draft())),
         Ok(()) => None,
         Err(stop) => Some(stop),
     };
@@ -180,7 +172,7 @@ struct Planner<'a> {
     next_id: Option<u64>,
     deferred: BTreeMap<u64, Bytes>,
     /// Direct writes of this very transaction, by their first block.
-    fresh: BTreeMap<u64, Fresh>,
+    fresh: BTreeMap<u64, Bytes>,
     taken: Vec<Run>,
     freed: Vec<Run>,
     needs: Vec<Slot>,
@@ -416,22 +408,87 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Turns the scratch area into a plan.
-    fn finish(mut self) -> Plan {
-        let mut ops = std::mem::take(&mut self.ops);
+    /// The scratch area without what it was made with.
+    fn draft(self) -> Draft {
+        let mut onodes = self.onodes;
+        onodes.retain(|k, o| {
+            let before = self.meta.onode(k).expect("loaded while planning");
+            before.as_deref() != o.as_ref()
+        });
+        Draft {
+            collections: self.collections,
+            onodes,
+            chunks: self.chunks,
+            regions: self.regions,
+            ops: self.ops,
+            ids: self.next_id.map(|next| (next, self.meta.ids().1)),
+            writes: self.fresh.into_iter().collect(),
+            deferred: self.deferred.into_iter().collect(),
+            taken: self.taken,
+            freed: self.freed,
+            stored: self.stored,
+            objects: self.objects,
+            cow_copies: self.cow_copies,
+        }
+    }
+}
+
+/// A plan whose direct writes can be started, and are not summed yet: the medium works while their
+/// checksums are computed.
+#[derive(Debug)]
+pub struct Draft {
+    collections: Option<BTreeMap<CollectionId, u8>>,
+    onodes: BTreeMap<Vec<u8>, Option<Onode>>,
+    chunks: BTreeMap<(u64, u32), Chunk>,
+    regions: BTreeMap<u64, Region>,
+    ops: Vec<KvOp>,
+    /// Next object number, if any was used, and how far numbers are reserved.
+    ids: Option<(u64, u64)>,
+    /// Direct writes: first block and whole blocks, aligned in memory.
+    pub writes: Vec<(u64, Bytes)>,
+    deferred: Vec<(u64, Bytes)>,
+    /// Blocks allocated.
+    pub taken: Vec<Run>,
+    freed: Vec<Run>,
+    stored: i64,
+    objects: i64,
+    cow_copies: u64,
+}
+
+impl Draft {
+    /// No less than the length of the record this becomes.
+    pub fn record_len_max(&self) -> u64 {
+        // Beside key and value an operation has a kind, a family and two lengths, and a reference to
+        // data or deferred contents has three numbers, all below so many bytes.
+        const EACH: usize = 32;
+        let chunks = self.chunks.len() * (key::extent(0, 0).len() + CHUNK_ENCODED_MAX + EACH);
+        let onodes = self.onodes.iter().map(|(k, o)| k.len() + o.as_ref().map_or(0, |o| o.encode().len()) + EACH);
+        let regions = self.regions.values().map(|r| key::shared(0).len() + r.encode().len() + EACH);
+        let ops = self.ops.iter().map(|op| match op {
+            KvOp::Put { key, value, .. } => key.len() + value.len() + EACH,
+            KvOp::Delete { key, .. } => key.len() + EACH,
+            KvOp::DeleteRange { from, to, .. } => from.len() + to.len() + EACH,
+        });
+        let deferred = self.deferred.iter().map(|(_, b)| b.len() + EACH);
+        let fixed = 4 * EACH + self.writes.len() * EACH;
+        let sum: usize = onodes.chain(regions).chain(ops).chain(deferred).sum();
+        (fixed + chunks + sum) as u64
+    }
+
+    /// Sums the direct writes and turns everything into a plan.
+    pub fn finish(self) -> Plan {
+        let mut ops = self.ops;
         let mut changes = Changes { collections: self.collections, ..Default::default() };
         for (k, o) in self.onodes {
-            let before = self.meta.onode(&k).expect("loaded while planning");
-            if before.as_deref() == o.as_ref() {
-                continue;
-            }
             ops.push(match &o {
                 Some(o) => KvOp::Put { cf: Cf::Onode, key: k.clone(), value: o.encode() },
                 None => KvOp::Delete { cf: Cf::Onode, key: k.clone() },
             });
             changes.onodes.insert(k, o.map(Arc::new));
         }
-        for ((nid, index), c) in self.chunks {
+        let sums = data::Sums::of(&self.writes);
+        for ((nid, index), mut c) in self.chunks {
+            sums.fill(&mut c);
             let key = key::extent(nid, index);
             ops.push(match c.is_empty() {
                 false => KvOp::Put { cf: Cf::Extent, key, value: c.encode() },
@@ -447,21 +504,19 @@ impl<'a> Planner<'a> {
             });
             changes.regions.insert(region, Arc::new(r));
         }
-        if let Some(next) = self.next_id {
-            let mut reserved = self.meta.ids().1;
+        if let Some((next, mut reserved)) = self.ids {
             if next > reserved {
                 reserved = next + ID_STEP;
                 ops.push(KvOp::Put { cf: Cf::Meta, key: key::NEXT_ID.to_vec(), value: small::encode_u64(reserved) });
             }
             changes.ids = Some((next, reserved));
         }
-        let data = data::refs(&self.fresh);
         Plan {
             ops,
             changes,
-            writes: self.fresh.into_iter().map(|(place, f)| (place, f.data)).collect(),
-            data,
-            deferred: self.deferred.into_iter().collect(),
+            data: sums.refs(),
+            writes: self.writes,
+            deferred: self.deferred,
             taken: self.taken,
             freed: self.freed,
             stored: self.stored,
