@@ -6,7 +6,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-use lodestore::{Engine, Event, Job, JobDone, MountGuard, MountOptions, Stats, mount_engine};
+use lodestore::{Engine, Event, Job, JobDone, LOOKUP_THREADS, MountGuard, MountOptions, Stats, mount_engine};
+use threadpool::ThreadPool;
 
 use crate::client::{Client, Outcome, Request, Shared, Tally, Transport, answered, written};
 use crate::error::BenchError;
@@ -22,36 +23,37 @@ pub struct Embedded {
     _guard: MountGuard,
 }
 
-/// The thread that flushes the key-value store, off every operation's way.
+/// Threads that flush the key-value store and look up what is not in memory, off every operation's
+/// way.
 struct Jobs {
-    work: Sender<Job>,
+    pool: ThreadPool,
+    finished: Sender<JobDone>,
     done: Receiver<JobDone>,
     under_way: usize,
 }
 
 impl Jobs {
-    fn start() -> Result<Self, BenchError> {
-        let (work, todo) = mpsc::channel::<Job>();
+    fn new() -> Self {
         let (finished, done) = mpsc::channel();
-        let run = move || {
-            for job in todo {
-                if finished.send(job.run()).is_err() {
-                    break;
-                }
-            }
-        };
-        let spawned = thread::Builder::new().name("lodestore-kv".into()).spawn(run);
-        spawned.map_err(|error| BenchError::System { what: "starting a thread".into(), error })?;
-        Ok(Jobs { work, done, under_way: 0 })
+        let pool = ThreadPool::with_name("lodestore-kv".into(), 1 + LOOKUP_THREADS);
+        Jobs { pool, finished, done, under_way: 0 }
+    }
+
+    fn start(&mut self, job: Job) {
+        self.under_way += 1;
+        let finished = self.finished.clone();
+        self.pool.execute(move || {
+            // Nobody listens any more if the client has failed.
+            let _ = finished.send(job.run());
+        });
     }
 }
 
 impl Embedded {
     /// Mounts the store in `dir`.
     pub fn mount(dir: &Path, o: &MountOptions) -> Result<Embedded, BenchError> {
-        let jobs = Jobs::start()?;
         let (engine, guard) = mount_engine(dir, o)?;
-        Ok(Embedded { engine, home: thread::current().id(), handoffs: 0, jobs, _guard: guard })
+        Ok(Embedded { engine, home: thread::current().id(), handoffs: 0, jobs: Jobs::new(), _guard: guard })
     }
 
     /// Counters since the mount.
@@ -104,7 +106,10 @@ impl Transport for Embedded {
     fn submit(&mut self, slot: usize, r: Request) {
         self.handoffs += u64::from(thread::current().id() != self.home);
         match r {
-            Request::Write(t) => self.engine.submit(slot as u64, t),
+            Request::Write(t) => {
+                self.engine.submit(slot as u64, t);
+                self.engine.start();
+            }
             Request::Read(r) => self.engine.read(slot as u64, r),
         }
     }
@@ -117,8 +122,7 @@ impl Transport for Embedded {
                 Event::Answered { token, result } => (token as usize, answered(result)),
             }));
             while let Some(job) = self.engine.take_job() {
-                self.jobs.under_way += 1;
-                self.jobs.work.send(job).expect("the thread for jobs waits for them");
+                self.jobs.start(job);
             }
             while let Ok(finished) = self.jobs.done.try_recv() {
                 self.jobs.under_way -= 1;

@@ -78,6 +78,8 @@ pub struct Counters {
     pub allocator_wraps: u64,
     /// Overwrites of shared blocks that went elsewhere.
     pub cow_copies: u64,
+    /// Lookups of metadata that were not in memory, done by another thread.
+    pub lookups_elsewhere: u64,
     /// Blocks read to overwrite a part of them.
     pub blocks_fetched: u64,
     /// Deferred blocks written in place.

@@ -22,7 +22,7 @@ mod txn;
 mod types;
 
 pub use config::{EngineConfig, Layout, Policy};
-pub use engine::{Engine, Event, FsckError, FsckReport, Job, JobDone, LOG_FILE, data_file};
+pub use engine::{Engine, Event, FsckError, FsckReport, Job, JobDone, LOG_FILE, LOOKUP_THREADS, data_file};
 pub use error::Error;
 pub use ledger::{Counters, Ledger};
 pub use read::{Answer, OmapRange, Read};

@@ -1,10 +1,10 @@
 //! Metadata as the planner sees it: what was planned but is not yet in the key-value store, then
 //! what is cached, then the key-value store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use lodestore_kv::{Cf, Kv};
+use lodestore_kv::{Cached, Cf, Kv};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 
@@ -50,10 +50,50 @@ impl Weighter<(u64, u32), Arc<Chunk>> for ChunkWeight {
     }
 }
 
+/// A key of the key-value store.
+pub type Place = (Cf, Vec<u8>);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub enum Missed {
+    /// Only the medium can tell: [`Meta::looked_up`] has the key, which somebody who may block must
+    /// look up first.
+    NotInMemory,
+    /// It failed.
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Missed {
+    fn from(e: E) -> Self {
+        Missed::Failed(e.into())
+    }
+}
+
+/// Lookups for one transaction or read that memory could not answer.
+#[derive(Debug, Default)]
+pub struct Lookups {
+    /// Done elsewhere, so that the key-value store's cache has the answer. If it has lost it again,
+    /// the next lookup blocks: nothing goes in circles.
+    tried: HashSet<Place>,
+    /// To be done next.
+    missing: Option<Place>,
+}
+
+impl Lookups {
+    /// What is to be looked up next.
+    pub fn take(&mut self) -> Option<Place> {
+        let place = self.missing.take()?;
+        self.tried.insert(place.clone());
+        Some(place)
+    }
+}
+
 /// See the module's description.
 #[derive(Debug)]
 pub struct Meta {
     kv: Arc<dyn Kv>,
+    /// Of the transaction or read at work; `None`: lookups may block.
+    lookups: Option<Lookups>,
     collections: BTreeMap<CollectionId, u8>,
     next_id: u64,
     reserved_id: u64,
@@ -76,6 +116,7 @@ impl Meta {
         Ok(Meta {
             collections: load_collections(&*kv)?,
             kv,
+            lookups: None,
             next_id,
             reserved_id: next_id,
             onodes: Cache::with_weighter((onode_bytes / 256) as usize + 16, onode_bytes, OnodeWeight),
@@ -91,6 +132,33 @@ impl Meta {
         &self.kv
     }
 
+    /// From here on a lookup that would block gives [`Missed::NotInMemory`], unless `l` says that it
+    /// was done already.
+    pub fn without_blocking(&mut self, l: Lookups) {
+        self.lookups = Some(l);
+    }
+
+    /// Ends [`Meta::without_blocking`].
+    pub fn looked_up(&mut self) -> Lookups {
+        self.lookups.take().unwrap_or_default()
+    }
+
+    /// One value.
+    pub fn get(&mut self, cf: Cf, key: &[u8]) -> Result<Option<Vec<u8>>, Missed> {
+        let Some(l) = &mut self.lookups else { return Ok(self.kv.get(cf, key)?) };
+        match self.kv.get_cached(cf, key)? {
+            Cached::Known(v) => Ok(v),
+            Cached::WouldBlock => {
+                let place = (cf, key.to_vec());
+                if l.tried.contains(&place) {
+                    return Ok(self.kv.get(cf, key)?);
+                }
+                l.missing = Some(place);
+                Err(Missed::NotInMemory)
+            }
+        }
+    }
+
     /// Every collection with its bits.
     pub fn collections(&self) -> &BTreeMap<CollectionId, u8> {
         &self.collections
@@ -102,14 +170,14 @@ impl Meta {
     }
 
     /// The object stored under an onode key.
-    pub fn onode(&mut self, k: &[u8]) -> Result<Option<Arc<Onode>>, Error> {
+    pub fn onode(&mut self, k: &[u8]) -> Result<Option<Arc<Onode>>, Missed> {
         if let Some((_, o)) = self.pending_onodes.get(k) {
             return Ok(o.clone());
         }
         if let Some(o) = self.onodes.get(k) {
             return Ok(o.clone());
         }
-        let o = match self.kv.get(Cf::Onode, k)? {
+        let o = match self.get(Cf::Onode, k)? {
             Some(v) => Some(Arc::new(Onode::decode(&v)?)),
             None => None,
         };
@@ -118,14 +186,14 @@ impl Meta {
     }
 
     /// A chunk of an object's extent map; an absent one is empty.
-    pub fn chunk(&mut self, nid: u64, index: u32) -> Result<Arc<Chunk>, Error> {
+    pub fn chunk(&mut self, nid: u64, index: u32) -> Result<Arc<Chunk>, Missed> {
         if let Some((_, c)) = self.pending_chunks.get(&(nid, index)) {
             return Ok(c.clone());
         }
         if let Some(c) = self.chunks.get(&(nid, index)) {
             return Ok(c.clone());
         }
-        let c = Arc::new(match self.kv.get(Cf::Extent, &key::extent(nid, index))? {
+        let c = Arc::new(match self.get(Cf::Extent, &key::extent(nid, index))? {
             Some(v) => Chunk::decode(&v)?,
             None => Chunk::default(),
         });
@@ -134,11 +202,11 @@ impl Meta {
     }
 
     /// Reference counts of a region; an absent one has none.
-    pub fn region(&mut self, region: u64) -> Result<Arc<Region>, Error> {
+    pub fn region(&mut self, region: u64) -> Result<Arc<Region>, Missed> {
         if let Some((_, r)) = self.pending_regions.get(&region) {
             return Ok(r.clone());
         }
-        Ok(Arc::new(match self.kv.get(Cf::Shared, &key::shared(region))? {
+        Ok(Arc::new(match self.get(Cf::Shared, &key::shared(region))? {
             Some(v) => Region::decode(&v)?,
             None => Region::default(),
         }))

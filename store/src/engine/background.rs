@@ -10,6 +10,7 @@ use lodestore_wal::AppendError;
 use super::{Engine, kind, token};
 use crate::bugs::{self, Bug};
 use crate::format::{BLOCK_LEN, key, small};
+use crate::meta::Place;
 use crate::types::Lsn;
 
 /// Writes in place in flight at a time: they must not crowd out what somebody waits for.
@@ -20,26 +21,52 @@ const PREWRITE_IO: u64 = 1 << 20;
 const PREWRITES_MAX: usize = 4;
 
 /// Work that blocks and so must run elsewhere.
+///
+/// At most one at a time flushes, which may take seconds; others look something up, and somebody
+/// waits for that: a driver has them run beside a flush, [`LOOKUP_THREADS`] at a time or so.
 #[derive(Debug)]
 pub struct Job {
     kv: Arc<dyn Kv>,
-    upto: Lsn,
+    what: What,
+}
+
+/// Lookups worth running at a time.
+pub const LOOKUP_THREADS: usize = 8;
+
+#[derive(Debug)]
+enum What {
+    /// Make everything written so far durable, which is everything up to this LSN.
+    Flush(Lsn),
+    /// Bring the answer into the key-value store's cache, for a transaction or read with this number.
+    LookUp(Place, u64),
 }
 
 /// A [`Job`] that was run.
 #[derive(Debug)]
-pub struct JobDone {
-    upto: Lsn,
-    result: Result<(), KvError>,
+pub struct JobDone(Outcome);
+
+#[derive(Debug)]
+enum Outcome {
+    Flushed(Lsn, Result<(), KvError>),
+    LookedUp(u64),
 }
 
 impl Job {
     /// Does it; on any thread.
     pub fn run(self) -> JobDone {
-        fail::fail_point!("engine::before_kv_flush");
-        let result = self.kv.flush();
-        fail::fail_point!("engine::after_kv_flush");
-        JobDone { upto: self.upto, result }
+        JobDone(match self.what {
+            What::Flush(upto) => {
+                fail::fail_point!("engine::before_kv_flush");
+                let result = self.kv.flush();
+                fail::fail_point!("engine::after_kv_flush");
+                Outcome::Flushed(upto, result)
+            }
+            What::LookUp((cf, key), seq) => {
+                // Whoever waits for it asks again, and then hears of a failure.
+                let _ = self.kv.get(cf, &key);
+                Outcome::LookedUp(seq)
+            }
+        })
     }
 }
 
@@ -70,14 +97,28 @@ impl Engine {
 
     /// Takes a job's outcome.
     pub fn job_done(&mut self, done: JobDone) {
-        self.flushing = false;
-        match done.result {
-            Err(e) => self.poison(e.to_string()),
-            Ok(()) => {
-                self.flushed = self.flushed.max(done.upto);
-                self.trim();
+        match done.0 {
+            Outcome::Flushed(upto, result) => {
+                self.flushing = false;
+                match result {
+                    Err(e) => self.poison(e.to_string()),
+                    Ok(()) => {
+                        self.flushed = self.flushed.max(upto);
+                        self.trim();
+                    }
+                }
             }
+            Outcome::LookedUp(seq) => match self.reads.contains_key(&seq) {
+                true => self.looked_up_for_read(seq),
+                false => self.looked_up_for_transaction(seq),
+            },
         }
+    }
+
+    /// Has somebody look up `place` for the transaction or read numbered `seq`.
+    pub(super) fn look_up(&mut self, place: Place, seq: u64) {
+        self.counters.lookups_elsewhere += 1;
+        self.jobs.push_back(Job { kv: self.kv.clone(), what: What::LookUp(place, seq) });
     }
 
     /// Asks that everything acknowledged so far be flushed to tables and written in place, and the log
@@ -120,7 +161,7 @@ impl Engine {
         if self.flushed < self.trim_goal && self.flushed < self.applied && !self.flushing {
             self.flushing = true;
             self.counters.kv_flushes += 1;
-            self.jobs.push_back(Job { kv: self.kv.clone(), upto: self.applied });
+            self.jobs.push_back(Job { kv: self.kv.clone(), what: What::Flush(self.applied) });
         }
         self.trim();
         if !self.groups.iter().all(|g| g.is_empty()) {

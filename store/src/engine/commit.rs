@@ -16,7 +16,7 @@ use crate::bugs::{self, Bug};
 use crate::error::Error;
 use crate::format::chunk::Slot;
 use crate::format::{BLOCK_LEN, record};
-use crate::meta::Touched;
+use crate::meta::{Lookups, Touched};
 use crate::plan::{self, Draft, Env, FetchError, Fetched, Outcome, Plan};
 use crate::txn::{Op, Transaction};
 use crate::types::Lsn;
@@ -39,6 +39,7 @@ pub(super) struct Queued {
     objects: Vec<Vec<u8>>,
     fetched: HashMap<u64, Fetched>,
     fetching: usize,
+    lookups: Lookups,
     probed: bool,
     mismatches: u32,
     /// Makes, removes, divides or joins collections.
@@ -47,23 +48,21 @@ pub(super) struct Queued {
 
 impl Queued {
     pub fn new(seq: u64, token: u64, txn: Transaction, objects: Vec<Vec<u8>>) -> Self {
-        let probed = !txn.ops().iter().any(|(_, op)| may_need_blocks(op));
         let collections = txn.ops().iter().any(|(_, op)| {
             matches!(op, Op::MakeCollection { .. } | Op::RemoveCollection | Op::Split { .. } | Op::Merge { .. })
         });
-        Queued { seq, token, txn, objects, fetched: HashMap::new(), fetching: 0, probed, mismatches: 0, collections }
-    }
-}
-
-/// Whether an operation may need old contents of a block.
-fn may_need_blocks(op: &Op) -> bool {
-    let partial = |n: u64| n % BLOCK_LEN != 0;
-    match op {
-        Op::Write { offset, data, .. } => partial(*offset) || partial(data.len() as u64),
-        Op::Zero { offset, len, .. } => partial(*offset) || partial(*len),
-        Op::Truncate { size, .. } => partial(*size),
-        Op::CloneRange { .. } => true,
-        _ => false,
+        Queued {
+            seq,
+            token,
+            txn,
+            objects,
+            fetched: HashMap::new(),
+            fetching: 0,
+            lookups: Lookups::default(),
+            probed: false,
+            mismatches: 0,
+            collections,
+        }
     }
 }
 
@@ -152,7 +151,7 @@ impl Engine {
                 break;
             }
             let mut q = self.queue.pop_front().expect("looked at above");
-            match self.plan_one(&q.txn, &q.fetched) {
+            match self.plan_one(&mut q) {
                 Outcome::Ready(draft) => {
                     if !self.carry_out(q, *draft) {
                         break;
@@ -163,6 +162,11 @@ impl Engine {
                 }
                 Outcome::NeedBlocks(slots) => {
                     self.fetch(&mut q, slots);
+                    self.queue.push_front(q);
+                    break;
+                }
+                Outcome::NeedLookup => {
+                    self.look_up_for(&mut q);
                     self.queue.push_front(q);
                     break;
                 }
@@ -249,7 +253,7 @@ impl Engine {
         self.poison.is_none()
     }
 
-    fn plan_one(&mut self, txn: &Transaction, fetched: &HashMap<u64, Fetched>) -> Outcome {
+    fn plan_one(&mut self, q: &mut Queued) -> Outcome {
         let drained = self.groups.iter().all(Group::is_empty) && self.unapplied.is_empty();
         let coming = self.limbo.blocks() + self.doomed() + self.alloc.total() - self.alloc.usable();
         let data = &self.data;
@@ -262,40 +266,55 @@ impl Engine {
             deferred_max: self.config.deferred_max,
             writing: &self.writing,
             pending: &self.deferred,
-            fetched,
+            fetched: &q.fetched,
             drained,
             coming,
             place_name: &place_name,
         };
-        plan::plan(txn, &mut self.meta, &mut self.alloc, &env)
+        self.meta.without_blocking(std::mem::take(&mut q.lookups));
+        let outcome = plan::plan(&q.txn, &mut self.meta, &mut self.alloc, &env);
+        q.lookups = self.meta.looked_up();
+        outcome
     }
 
-    /// Issues reads of the blocks that transactions further back will need, so that a queue of
-    /// partial overwrites does not read them one after the other.
+    /// Issues reads of the blocks and lookups of the metadata that transactions further back will need,
+    /// so that a queue of them does not wait for one after the other.
     fn prefetch(&mut self) {
         if self.queue.front().is_none_or(|q| q.fetching == 0) {
             return;
         }
         for i in 1..self.queue.len().min(PREFETCH_MAX) {
-            if self.queue[i].probed {
+            if self.queue[i].probed || self.queue[i].fetching > 0 {
                 continue;
             }
-            let q = &mut self.queue[i];
+            let nobody = Queued::new(0, 0, Transaction::new(), Vec::new());
+            let mut q = std::mem::replace(&mut self.queue[i], nobody);
             q.probed = true;
-            let (txn, fetched) = (std::mem::take(&mut q.txn), std::mem::take(&mut q.fetched));
-            let outcome = self.plan_one(&txn, &fetched);
-            (self.queue[i].txn, self.queue[i].fetched) = (txn, fetched);
-            match outcome {
+            match self.plan_one(&mut q) {
                 Outcome::Ready(plan) => plan.taken.iter().for_each(|r| self.alloc.release(*r)),
-                Outcome::NeedBlocks(slots) => {
-                    let mut q =
-                        std::mem::replace(&mut self.queue[i], Queued::new(0, 0, Transaction::new(), Vec::new()));
-                    self.fetch(&mut q, slots);
-                    self.queue[i] = q;
-                }
+                Outcome::NeedBlocks(slots) => self.fetch(&mut q, slots),
+                Outcome::NeedLookup => self.look_up_for(&mut q),
                 // Whatever it is, it is decided when its turn comes.
                 Outcome::NeedDrained | Outcome::NeedSpace | Outcome::Refused(_) => {}
             }
+            self.queue[i] = q;
+        }
+    }
+
+    /// Has metadata looked up where blocking is allowed, and the transaction wait for it.
+    fn look_up_for(&mut self, q: &mut Queued) {
+        let place = q.lookups.take().expect("planning names what it lacks");
+        q.fetching += 1;
+        self.look_up(place, q.seq);
+    }
+
+    /// Metadata that transaction `seq` waits for is in memory.
+    pub(super) fn looked_up_for_transaction(&mut self, seq: u64) {
+        // Refused or lost meanwhile: nobody needs it.
+        if let Ok(i) = self.queue.binary_search_by_key(&seq, |q| q.seq) {
+            self.queue[i].fetching -= 1;
+            // Its next lookup may be known only now: it, too, need not wait for its turn.
+            self.queue[i].probed = false;
         }
     }
 

@@ -32,7 +32,7 @@ use crate::read::{Answer, Read};
 use crate::txn::{Op, Transaction};
 use crate::types::{CollectionId, Lsn, ObjectId};
 
-pub use background::{Job, JobDone};
+pub use background::{Job, JobDone, LOOKUP_THREADS};
 use commit::{Durable, Group, Queued};
 pub use fsck::{FsckError, FsckReport};
 pub use mkfs::{LOG_FILE, data_file};
@@ -139,6 +139,8 @@ pub struct Engine {
     /// The transaction at the front of the queue waits for free blocks.
     space_wanted: bool,
     prewriting: Option<background::Prewrite>,
+    /// The driver expects more transactions at once: see [`Engine::expect_more`].
+    more_to_come: bool,
 
     stored: u64,
     objects: u64,
@@ -201,6 +203,21 @@ impl Engine {
         }
         self.pending.insert(seq);
         self.queue.push_back(Queued::new(seq, token, txn, objects));
+    }
+
+    /// Plans what was submitted and starts large writes, so that the medium works while the caller
+    /// makes its next transactions. The log batch is left open for those: [`Engine::poll`] sends it.
+    pub fn start(&mut self) {
+        if self.poison.is_none() {
+            self.plan_queue();
+        }
+    }
+
+    /// Whether the driver expects further transactions within microseconds, because their callers
+    /// were just answered: until it takes that back, the open log batch waits for them. A driver that
+    /// says so must take it back, or what was submitted stays where it is.
+    pub fn expect_more(&mut self, yes: bool) {
+        self.more_to_come = yes;
     }
 
     /// Submits a read; its [`Event::Answered`] carries `token`.
@@ -317,7 +334,8 @@ impl Engine {
 
     /// Times the ring handed a request to another thread or back.
     pub fn io_handoffs(&self) -> u64 {
-        self.ring.handoffs()
+        // A lookup goes to another thread and comes back.
+        self.ring.handoffs() + 2 * self.counters.lookups_elsewhere
     }
 
     /// The key-value store.
@@ -334,7 +352,9 @@ impl Engine {
     fn advance(&mut self) {
         if self.poison.is_none() {
             self.plan_queue();
-            self.seal_group();
+            if !self.more_to_come {
+                self.seal_group();
+            }
             self.sync_group();
             self.background();
         }

@@ -131,6 +131,7 @@ impl Engine {
             next_apply: 0,
             space_wanted: false,
             prewriting: None,
+            more_to_come: false,
             stored: space.stored,
             objects: space.objects,
             ledger,

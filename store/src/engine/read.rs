@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::format::chunk::{CHUNK_BLOCKS, Slot};
 use crate::format::onode::Onode;
 use crate::format::{BLOCK_LEN, key, small};
+use crate::meta::{Lookups, Missed};
 use crate::read::{Answer, OmapRange, Read};
 use crate::types::{CollectionId, ObjectId, ObjectStat, PAGE_MAX, READ_LEN_MAX, StatFs};
 
@@ -30,6 +31,9 @@ pub(super) struct Reading {
     token: u64,
     read: Read,
     attempt: u32,
+    lookups: Lookups,
+    /// Metadata is being looked up for it: it runs again then, and not before.
+    looking_up: bool,
     /// Data reads: the buffer of each range (whole blocks), and what is still under way.
     ranges: Vec<Range>,
     pieces: Vec<Piece>,
@@ -64,6 +68,8 @@ impl Engine {
             token,
             read,
             attempt: 0,
+            lookups: Lookups::default(),
+            looking_up: false,
             ranges: Vec::new(),
             pieces: Vec::new(),
             left: 0,
@@ -89,13 +95,39 @@ impl Engine {
         if !keys.iter().any(|k| self.flights.get(k).is_some_and(earlier)) {
             return self.run_read(seq);
         }
-        // It waits under both, whichever holds it up: later transactions on either wait for it.
+        self.hold(seq, keys);
+    }
+
+    /// A read waits under the keys of its object and its collection, whichever holds it up: later
+    /// transactions on either wait for it.
+    fn hold(&mut self, seq: u64, keys: [Vec<u8>; 2]) {
         for k in keys {
             let reads = &mut self.flights.entry(k).or_default().reads;
             if let Err(i) = reads.binary_search(&seq) {
                 reads.insert(i, seq);
             }
         }
+    }
+
+    fn unhold(&mut self, seq: u64, keys: [Vec<u8>; 2]) {
+        for k in keys {
+            if let Some(f) = self.flights.get_mut(&k) {
+                f.reads.retain(|s| *s != seq);
+                if f.txns.is_empty() && f.reads.is_empty() {
+                    self.flights.remove(&k);
+                }
+            }
+        }
+    }
+
+    /// Metadata that read `seq` waits for is in memory.
+    pub(super) fn looked_up_for_read(&mut self, seq: u64) {
+        let Some(r) = self.reads.get_mut(&seq) else { return };
+        r.looking_up = false;
+        let (c, oid) = object_of(&r.read).expect("only a read of an object looks something up");
+        let keys = [key::onode(c, oid), key::collection(c)];
+        self.unhold(seq, keys);
+        self.run_read(seq);
     }
 
     /// Whether a read submitted before transaction `seq` still waits for one of its objects.
@@ -110,18 +142,13 @@ impl Engine {
         for k in objects {
             let Some(f) = self.flights.get(k) else { continue };
             let first = f.txns.front().copied().unwrap_or(u64::MAX);
-            ready.extend(f.reads.iter().take_while(|seq| **seq < first).copied());
+            let looking_up = |seq: &u64| self.reads.get(seq).is_some_and(|r| r.looking_up);
+            ready.extend(f.reads.iter().take_while(|seq| **seq < first).filter(|seq| !looking_up(seq)).copied());
         }
         for seq in &ready {
             let Some((c, oid)) = self.reads.get(seq).and_then(|r| object_of(&r.read)) else { continue };
-            for k in [key::onode(c, oid), key::collection(c)] {
-                if let Some(f) = self.flights.get_mut(&k) {
-                    f.reads.retain(|s| s != seq);
-                    if f.txns.is_empty() && f.reads.is_empty() {
-                        self.flights.remove(&k);
-                    }
-                }
-            }
+            let keys = [key::onode(c, oid), key::collection(c)];
+            self.unhold(*seq, keys);
         }
         self.run_ready(ready);
     }
@@ -146,38 +173,65 @@ impl Engine {
     fn run_read(&mut self, id: u64) {
         // One that waited with others may have been told meanwhile that the ring failed.
         let Some(mut r) = self.reads.remove(&id) else { return };
-        let answer = match r.read.clone() {
-            // After a failure in the middle of applying, these would miss acknowledged changes.
-            ref read if self.is_behind(read) => Err(Error::Poisoned(self.poison.clone().expect("it failed"))),
-            Read::Data(c, oid, ranges) => match self.begin_data(&mut r, c, &oid, &ranges) {
-                Ok(()) if r.left > 0 => {
-                    self.issue(id, &mut r);
-                    self.reads.insert(id, r);
-                    // At once, not with the next `poll`: the medium works while the caller thinks.
-                    return self.start_io();
-                }
-                Ok(()) => Ok(Answer::Data(r.take_data())),
-                Err(e) => Err(e),
-            },
-            Read::Stat(c, oid) => self.stat(c, &oid),
-            Read::Extents(c, oid, offset, len) => self.extents(c, &oid, offset, len),
-            Read::Attr(c, oid, name) => self.object(c, &oid).and_then(|o| match o.attrs.get(&name) {
-                Some(v) => Ok(Answer::Attr(v.clone())),
-                None => Err(Error::NoAttr(oid, name)),
-            }),
-            Read::Attrs(c, oid) => self
-                .object(c, &oid)
-                .map(|o| Answer::Entries(o.attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect(), false)),
-            Read::OmapHeader(c, oid) => self.omap_header(c, &oid),
-            Read::OmapValues(c, oid, keys) => self.omap_values(c, &oid, &keys),
-            Read::Omap(c, oid, range) => self.omap_page(c, &oid, &range),
-            Read::List(c, start, end, max) => self.list(c, start.as_ref(), end.as_ref(), max),
-            Read::Collections => {
-                crate::meta::load_collections(&*self.kv).map(|all| Answer::Collections(all.into_iter().collect()))
+        self.meta.without_blocking(std::mem::take(&mut r.lookups));
+        let answer = self.answer(&mut r);
+        r.lookups = self.meta.looked_up();
+        let result = match answer {
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => {
+                self.issue(id, &mut r);
+                self.reads.insert(id, r);
+                // At once, not with the next `poll`: the medium works while the caller thinks.
+                return self.start_io();
             }
-            Read::StatFs => Ok(Answer::Space(self.statfs())),
+            Err(Missed::NotInMemory) => {
+                let place = r.lookups.take().expect("a lookup names what it lacks");
+                let (c, oid) = object_of(&r.read).expect("only a read of an object looks something up");
+                let keys = [key::onode(c, oid), key::collection(c)];
+                r.looking_up = true;
+                self.reads.insert(id, r);
+                self.hold(id, keys);
+                return self.look_up(place, id);
+            }
+            Err(Missed::Failed(e)) => Err(e),
         };
-        self.events.push(Event::Answered { token: r.token, result: answer });
+        self.events.push(Event::Answered { token: r.token, result });
+    }
+
+    /// The answer to a read; `None` if data has to be read for it.
+    fn answer(&mut self, r: &mut Reading) -> Result<Option<Answer>, Missed> {
+        let read = r.read.clone();
+        if self.is_behind(&read) {
+            // After a failure in the middle of applying, this would miss acknowledged changes.
+            return Err(Error::Poisoned(self.poison.clone().expect("it failed")).into());
+        }
+        Ok(Some(match read {
+            Read::Data(c, oid, ranges) => {
+                self.begin_data(r, c, &oid, &ranges)?;
+                if r.left > 0 {
+                    return Ok(None);
+                }
+                Answer::Data(r.take_data())
+            }
+            Read::Stat(c, oid) => self.stat(c, &oid)?,
+            Read::Extents(c, oid, offset, len) => self.extents(c, &oid, offset, len)?,
+            Read::Attr(c, oid, name) => match self.object(c, &oid)?.attrs.get(&name) {
+                Some(v) => Answer::Attr(v.clone()),
+                None => return Err(Error::NoAttr(oid, name).into()),
+            },
+            Read::Attrs(c, oid) => {
+                let o = self.object(c, &oid)?;
+                Answer::Entries(o.attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect(), false)
+            }
+            Read::OmapHeader(c, oid) => self.omap_header(c, &oid)?,
+            Read::OmapValues(c, oid, keys) => self.omap_values(c, &oid, &keys)?,
+            Read::Omap(c, oid, range) => self.omap_page(c, &oid, &range)?,
+            Read::List(c, start, end, max) => self.list(c, start.as_ref(), end.as_ref(), max)?,
+            Read::Collections => {
+                Answer::Collections(crate::meta::load_collections(&*self.kv)?.into_iter().collect())
+            }
+            Read::StatFs => Answer::Space(self.statfs()),
+        }))
     }
 
     /// Whether an answer would lack acknowledged changes that the key-value store did not take.
@@ -199,15 +253,15 @@ impl Engine {
     }
 
     /// The onode of an object that must exist.
-    fn object(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Arc<Onode>, Error> {
+    fn object(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Arc<Onode>, Missed> {
         let bits = *self.meta.collections().get(&c).ok_or(Error::NoCollection(c))?;
         if !key::belongs(c, bits, oid.hash) {
-            return Err(Error::NoObject(c, oid.clone()));
+            return Err(Error::NoObject(c, oid.clone()).into());
         }
-        self.meta.onode(&key::onode(c, oid))?.ok_or_else(|| Error::NoObject(c, oid.clone()))
+        Ok(self.meta.onode(&key::onode(c, oid))?.ok_or_else(|| Error::NoObject(c, oid.clone()))?)
     }
 
-    fn stat(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Answer, Error> {
+    fn stat(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Answer, Missed> {
         let o = self.object(c, oid)?;
         let mut mapped = 0;
         for index in self.meta.chunk_indices(o.nid, 0, crate::plan::chunks(o.size))? {
@@ -216,7 +270,7 @@ impl Engine {
         Ok(Answer::Stat(ObjectStat { size: o.size, mapped: mapped * B, attrs: o.attrs.len(), hint: o.hint() }))
     }
 
-    fn extents(&mut self, c: CollectionId, oid: &ObjectId, offset: u64, len: u64) -> Result<Answer, Error> {
+    fn extents(&mut self, c: CollectionId, oid: &ObjectId, offset: u64, len: u64) -> Result<Answer, Missed> {
         let o = self.object(c, oid)?;
         let end = offset.saturating_add(len).min(o.size);
         let mut out: Vec<(u64, u64)> = Vec::new();
@@ -242,16 +296,16 @@ impl Engine {
         Ok(Answer::Extents(out))
     }
 
-    fn omap_header(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Answer, Error> {
+    fn omap_header(&mut self, c: CollectionId, oid: &ObjectId) -> Result<Answer, Missed> {
         let o = self.object(c, oid)?;
         let found = match o.omap {
             0 => None,
-            id => self.kv.get(Cf::Omap, &key::omap_header(id))?,
+            id => self.meta.get(Cf::Omap, &key::omap_header(id))?,
         };
         Ok(Answer::Attr(found.map(small::decode_bytes).transpose()?.unwrap_or_default()))
     }
 
-    fn omap_values(&mut self, c: CollectionId, oid: &ObjectId, keys: &[Vec<u8>]) -> Result<Answer, Error> {
+    fn omap_values(&mut self, c: CollectionId, oid: &ObjectId, keys: &[Vec<u8>]) -> Result<Answer, Missed> {
         let o = self.object(c, oid)?;
         let mut out = Vec::new();
         let mut keys: Vec<&Vec<u8>> = keys.iter().collect();
@@ -259,7 +313,7 @@ impl Engine {
         keys.dedup();
         for k in keys {
             if o.omap != 0
-                && let Some(v) = self.kv.get(Cf::Omap, &key::omap(o.omap, k))?
+                && let Some(v) = self.meta.get(Cf::Omap, &key::omap(o.omap, k))?
             {
                 out.push((k.clone(), small::decode_bytes(v)?));
             }
@@ -267,7 +321,7 @@ impl Engine {
         Ok(Answer::Entries(out, false))
     }
 
-    fn omap_page(&mut self, c: CollectionId, oid: &ObjectId, range: &OmapRange) -> Result<Answer, Error> {
+    fn omap_page(&mut self, c: CollectionId, oid: &ObjectId, range: &OmapRange) -> Result<Answer, Missed> {
         let o = self.object(c, oid)?;
         if o.omap == 0 {
             return Ok(Answer::Entries(Vec::new(), false));
@@ -304,7 +358,7 @@ impl Engine {
         start: Option<&ObjectId>,
         end: Option<&ObjectId>,
         max: usize,
-    ) -> Result<Answer, Error> {
+    ) -> Result<Answer, Missed> {
         let bits = *self.meta.collections().get(&c).ok_or(Error::NoCollection(c))?;
         let (mut from, mut to) = key::collection_range(c, bits);
         if let Some(s) = start {
@@ -359,7 +413,7 @@ impl Engine {
         c: CollectionId,
         oid: &ObjectId,
         ranges: &[(u64, u64)],
-    ) -> Result<(), Error> {
+    ) -> Result<(), Missed> {
         let o = self.object(c, oid)?;
         (r.ranges, r.pieces, r.mismatch) = (Vec::new(), Vec::new(), false);
         let mut sum = 0u64;
@@ -368,7 +422,7 @@ impl Engine {
             let len = end.saturating_sub(*offset);
             sum = sum.saturating_add(len);
             if sum > READ_LEN_MAX {
-                return Err(Error::TooLarge { what: "length of a read", got: sum, max: READ_LEN_MAX });
+                return Err(Error::TooLarge { what: "length of a read", got: sum, max: READ_LEN_MAX }.into());
             }
             let mut range = Range { offset: *offset, len, buf: AlignedBuf::with_capacity(0) };
             if len > 0 {
@@ -414,7 +468,7 @@ impl Engine {
     }
 
     /// Where blocks `first..=last` of an object lie.
-    fn slots(&mut self, nid: u64, first: u64, last: u64) -> Result<Vec<Option<Slot>>, Error> {
+    fn slots(&mut self, nid: u64, first: u64, last: u64) -> Result<Vec<Option<Slot>>, Missed> {
         let span = CHUNK_BLOCKS as u64;
         let mut out = Vec::with_capacity((last - first + 1) as usize);
         for index in first / span..=last / span {

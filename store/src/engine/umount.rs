@@ -33,6 +33,7 @@ impl Engine {
 
     /// Drives the engine until nothing is queued, in flight, waiting to be applied or in limbo.
     pub fn settle(&mut self, events: &mut Vec<Event>) -> Result<(), Error> {
+        self.more_to_come = false;
         loop {
             if let Some(reason) = &self.poison {
                 return Err(Error::Poisoned(reason.clone()));

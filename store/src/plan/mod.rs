@@ -26,7 +26,7 @@ use crate::format::onode::Onode;
 use crate::format::record::DataRef;
 use crate::format::shared::{self, Region};
 use crate::format::{BLOCK_LEN, key, small};
-use crate::meta::{Changes, ID_STEP, Meta};
+use crate::meta::{Changes, ID_STEP, Meta, Missed};
 use crate::txn::{Op, Transaction};
 use crate::types::*;
 
@@ -121,6 +121,8 @@ pub enum Outcome {
     NeedDrained,
     /// Wait until freed or unwritten space is usable, then plan again.
     NeedSpace,
+    /// Do the lookup that [`Meta::looked_up`] has, then plan again.
+    NeedLookup,
     /// Nothing was changed.
     Refused(Error),
 }
@@ -130,6 +132,16 @@ enum Stop {
     Refuse(Error),
     Drain,
     Space,
+    Lookup,
+}
+
+impl From<Missed> for Stop {
+    fn from(m: Missed) -> Self {
+        match m {
+            Missed::NotInMemory => Stop::Lookup,
+            Missed::Failed(e) => Stop::Refuse(e),
+        }
+    }
 }
 
 impl<E: Into<Error>> From<E> for Stop {
@@ -150,6 +162,7 @@ pub fn plan(txn: &Transaction, meta: &mut Meta, alloc: &mut Allocator, env: &Env
         p.alloc.release(run);
     }
     match stop {
+        Some(Stop::Lookup) => Outcome::NeedLookup,
         // What was missing may have led astray: first get it.
         _ if !p.needs.is_empty() => Outcome::NeedBlocks(p.needs),
         None => unreachable!("a plan that stops without a reason lacks blocks"),
@@ -165,6 +178,8 @@ struct Planner<'a> {
     env: &'a Env<'a>,
     collections: Option<BTreeMap<CollectionId, u8>>,
     onodes: BTreeMap<Vec<u8>, Option<Onode>>,
+    /// The same as they were found.
+    before: BTreeMap<Vec<u8>, Option<Arc<Onode>>>,
     chunks: BTreeMap<(u64, u32), Chunk>,
     regions: BTreeMap<u64, Region>,
     /// Operations on collections and omaps, which are not gathered by key but keep their order.
@@ -191,6 +206,7 @@ impl<'a> Planner<'a> {
             env,
             collections: None,
             onodes: BTreeMap::new(),
+            before: BTreeMap::new(),
             chunks: BTreeMap::new(),
             regions: BTreeMap::new(),
             ops: Vec::new(),
@@ -267,8 +283,9 @@ impl<'a> Planner<'a> {
     /// Loads an onode into the scratch area; `None` if there is no such object.
     fn load(&mut self, k: &[u8]) -> Result<Option<&mut Onode>, Stop> {
         if !self.onodes.contains_key(k) {
-            let o = self.meta.onode(k)?.map(|o| (*o).clone());
-            self.onodes.insert(k.to_vec(), o);
+            let o = self.meta.onode(k)?;
+            self.onodes.insert(k.to_vec(), o.as_deref().cloned());
+            self.before.insert(k.to_vec(), o);
         }
         Ok(self.onodes.get_mut(k).expect("loaded above").as_mut())
     }
@@ -411,10 +428,7 @@ impl<'a> Planner<'a> {
     /// The scratch area without what it was made with.
     fn draft(self) -> Draft {
         let mut onodes = self.onodes;
-        onodes.retain(|k, o| {
-            let before = self.meta.onode(k).expect("loaded while planning");
-            before.as_deref() != o.as_ref()
-        });
+        onodes.retain(|k, o| self.before.get(k).is_none_or(|before| before.as_deref() != o.as_ref()));
         Draft {
             collections: self.collections,
             onodes,

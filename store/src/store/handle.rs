@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 
 use super::dir::{self, MkfsOptions, MountOptions};
 use super::looper::{Doorbell, Loop, Request, Waiter, Waiting};
-use crate::engine::FsckReport;
+use crate::engine::{FsckReport, LOOKUP_THREADS};
 use crate::error::Error;
 use crate::ledger::{Counters, Ledger};
 use crate::read::{Answer, OmapRange, Read};
@@ -234,8 +234,9 @@ impl Store {
             next_token: 0,
             waiting: Waiting::default(),
             flushes: Vec::new(),
-            pool: ThreadPool::with_name("lodestore-kv".into(), 1),
+            pool: ThreadPool::with_name("lodestore-kv".into(), 1 + LOOKUP_THREADS),
             handoffs: 0,
+            owed: 0,
         };
         let spawned = thread::Builder::new().name("lodestore-loop".into()).spawn(|| looper.run());
         spawned.map_err(mount_error)?;

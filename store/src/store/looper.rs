@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use lodestore_aio::EventFd;
 use threadpool::ThreadPool;
@@ -97,12 +99,20 @@ pub(super) struct Loop {
     pub flushes: Vec<(Lsn, Sender<Result<(), Error>>)>,
     pub pool: ThreadPool,
     pub handoffs: u64,
+    /// Callers answered who have not come back yet.
+    pub owed: u64,
 }
+
+/// How long the loop looks for requests of callers it has just answered before it sleeps: about what
+/// one wake-up costs.
+const SPIN: Duration = Duration::from_micros(50);
 
 impl Loop {
     /// Runs until told to unmount, or until every handle is gone.
     pub fn run(mut self) {
         let mut umount = None;
+        let spins = thread::available_parallelism().is_ok_and(|n| n.get() > 1);
+        let mut idle_since: Option<Instant> = None;
         while umount.is_none() {
             let mut idle = true;
             loop {
@@ -118,11 +128,22 @@ impl Loop {
                     Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
                 }
             }
+            self.mounted.engine.expect_more(self.owed > 0);
             self.mounted.engine.poll(false);
             idle &= !self.deliver();
             self.start_jobs();
             self.answer_flushes();
-            if idle && umount.is_none() && !self.mounted.engine.has_work() {
+            if !idle || self.mounted.engine.has_work() {
+                idle_since = None;
+            } else if umount.is_none() {
+                if self.owed > 0 {
+                    let since = *idle_since.get_or_insert_with(Instant::now);
+                    if !spins || since.elapsed() >= SPIN {
+                        self.owed = 0;
+                    }
+                    std::hint::spin_loop();
+                    continue;
+                }
                 match self.mounted.engine.waits_for_one_batch() {
                     true => self.mounted.engine.poll(true),
                     false => self.sleep(),
@@ -138,11 +159,14 @@ impl Loop {
         match r {
             Request::Submit(txn, reply) => {
                 self.handoffs += 1;
+                self.owed = self.owed.saturating_sub(1);
                 self.waiting.commits.insert(token, reply);
                 self.mounted.engine.submit(token, txn);
+                self.mounted.engine.start();
             }
             Request::Read(read, reply) => {
                 self.handoffs += 1;
+                self.owed = self.owed.saturating_sub(1);
                 self.waiting.answers.insert(token, reply);
                 self.mounted.engine.read(token, read);
             }
@@ -162,6 +186,7 @@ impl Loop {
         let mut any = false;
         for e in self.mounted.engine.events() {
             any = true;
+            self.owed += 1;
             self.waiting.answer(e);
         }
         any
