@@ -146,11 +146,14 @@ impl Engine {
     fn run_read(&mut self, id: u64) {
         // One that waited with others may have been told meanwhile that the ring failed.
         let Some(mut r) = self.reads.remove(&id) else { return };
-        let answer = match r.read.clone() {
+        // Taken out, so that the rest of the reading can be filled in beside it.
+        let read = std::mem::replace(&mut r.read, Read::Collections);
+        let answer = match &read {
             // After a failure in the middle of applying, these would miss acknowledged changes.
-            ref read if self.is_behind(read) => Err(Error::Poisoned(self.poison.clone().expect("it failed"))),
-            Read::Data(c, oid, ranges) => match self.begin_data(&mut r, c, &oid, &ranges) {
+            read if self.is_behind(read) => Err(Error::Poisoned(self.poison.clone().expect("it failed"))),
+            Read::Data(c, oid, ranges) => match self.begin_data(&mut r, *c, oid, ranges) {
                 Ok(()) if r.left > 0 => {
+                    r.read = read;
                     self.issue(id, &mut r);
                     self.reads.insert(id, r);
                     // At once, not with the next `poll`: the medium works while the caller thinks.
@@ -159,19 +162,19 @@ impl Engine {
                 Ok(()) => Ok(Answer::Data(r.take_data())),
                 Err(e) => Err(e),
             },
-            Read::Stat(c, oid) => self.stat(c, &oid),
-            Read::Extents(c, oid, offset, len) => self.extents(c, &oid, offset, len),
-            Read::Attr(c, oid, name) => self.object(c, &oid).and_then(|o| match o.attrs.get(&name) {
+            Read::Stat(c, oid) => self.stat(*c, oid),
+            Read::Extents(c, oid, offset, len) => self.extents(*c, oid, *offset, *len),
+            Read::Attr(c, oid, name) => self.object(*c, oid).and_then(|o| match o.attrs.get(name) {
                 Some(v) => Ok(Answer::Attr(v.clone())),
-                None => Err(Error::NoAttr(oid, name)),
+                None => Err(Error::NoAttr(oid.clone(), name.clone())),
             }),
             Read::Attrs(c, oid) => self
-                .object(c, &oid)
+                .object(*c, oid)
                 .map(|o| Answer::Entries(o.attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect(), false)),
-            Read::OmapHeader(c, oid) => self.omap_header(c, &oid),
-            Read::OmapValues(c, oid, keys) => self.omap_values(c, &oid, &keys),
-            Read::Omap(c, oid, range) => self.omap_page(c, &oid, &range),
-            Read::List(c, start, end, max) => self.list(c, start.as_ref(), end.as_ref(), max),
+            Read::OmapHeader(c, oid) => self.omap_header(*c, oid),
+            Read::OmapValues(c, oid, keys) => self.omap_values(*c, oid, keys),
+            Read::Omap(c, oid, range) => self.omap_page(*c, oid, range),
+            Read::List(c, start, end, max) => self.list(*c, start.as_ref(), end.as_ref(), *max),
             Read::Collections => {
                 crate::meta::load_collections(&*self.kv).map(|all| Answer::Collections(all.into_iter().collect()))
             }
