@@ -8,6 +8,8 @@ use super::Engine;
 use crate::config::Layout;
 use crate::error::Error;
 use crate::format::codec::VALUE_LEN_MAX;
+use crate::format::label::{self, Label};
+use crate::format::snapshot::Head;
 use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
 use crate::format::{BLOCK_LEN, key, small};
 
@@ -37,7 +39,7 @@ impl Engine {
         check(layout)?;
         let mut data = Vec::new();
         for (n, len) in layout.data.iter().enumerate() {
-            data.push((file(disk, &data_file(n), *len)?, *len));
+            data.push((file(disk, &data_file(n), *len + label::LEN)?, *len));
         }
         let log = file(disk, LOG_FILE, layout.log)?;
         let superblock = file(disk, FILE, BLOCK_LEN)?;
@@ -53,13 +55,24 @@ impl Engine {
         lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
         let prewrite = layout.prewrite.min(layout.data.iter().sum());
         zero_data(ring, &data, prewrite, progress)?;
+        for (number, (file, data_len)) in data.iter().enumerate() {
+            let label = Label { uuid, number: number as u32, data_len: *data_len };
+            let data = AlignedBuf::copy_of(&label.encode()).freeze();
+            run(ring, IoOp::Write { file: *file, offset: *data_len, data, dsync: false })?;
+        }
         let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
         run(ring, IoOp::Sync { files })?;
         let value = small::encode_u64(prewrite / BLOCK_LEN);
         let put = |key: &[u8], value| KvOp::Put { cf: Cf::Meta, key: key.to_vec(), value };
-        kv.write(&[put(key::PREWRITTEN, value), put(key::UUID, small::encode_bytes(&uuid))], 0)?;
+        // As after a clean unmount, so that the first mount need not look for free space.
+        let head = Head { lsn: 0, parts: 0, objects: 0, stored: 0, used: 0 };
+        let uuid_value = small::encode_bytes(&uuid);
+        kv.write(
+            &[put(key::PREWRITTEN, value), put(key::UUID, uuid_value), put(&key::snapshot(0), head.encode())],
+            0,
+        )?;
         kv.flush()?;
-        let bytes = Superblock { uuid, layout: layout.clone() }.encode();
+        let bytes = Superblock::new(uuid, layout.clone()).encode();
         let data = AlignedBuf::copy_of(&bytes).freeze();
         run(ring, IoOp::Write { file: superblock, offset: 0, data, dsync: false })?;
         run(ring, IoOp::Sync { files: superblock.mask() })?;
@@ -94,7 +107,10 @@ fn file(disk: &mut dyn Disk, name: &str, len: u64) -> Result<FileId, Error> {
         Err(e) if e.errno == libc::EEXIST => {
             let f = disk.open(name)?;
             match disk.len(f) {
-                have if have < len => Err(Error::Mount(format!("file '{name}' has {have} bytes, {len} are needed"))),
+                have if have < len => {
+                    let name = disk.ring(1)?.file_name(f);
+                    Err(Error::Mount(format!("{name} has {have} bytes, {len} are needed: it is too small")))
+                }
                 _ => Ok(f),
             }
         }

@@ -9,6 +9,7 @@ mod commit;
 mod fsck;
 mod mkfs;
 mod mount;
+mod parts;
 mod read;
 mod umount;
 
@@ -36,7 +37,6 @@ pub use background::{Job, JobDone};
 use commit::{Durable, Group, Queued};
 pub use fsck::{FsckError, FsckReport};
 pub use mkfs::{LOG_FILE, data_file};
-pub(crate) use mount::read_superblock as check_superblock;
 use read::Reading;
 
 /// A completion.
