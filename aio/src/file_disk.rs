@@ -96,8 +96,8 @@ impl FileDisk {
         let reason =
             |e: io::Error| io_error(if e.raw_os_error() == Some(libc::EINVAL) { what } else { "open" }, &name, &e);
         let file = how.open(&path).map_err(reason)?;
-        let file = OpenFile::new(file, name.clone(), self.options.direct, !self.options.flush_each)
-            .map_err(error("open"))?;
+        let file =
+            OpenFile::new(file, name.clone(), self.options.direct, !self.options.flush_each).map_err(error("open"))?;
         if let Some(known) = self.files.iter().position(|f| f.identity() == file.identity()) {
             return Ok(FileId(known as u8));
         }

@@ -67,10 +67,7 @@ impl Engine {
         // As after a clean unmount, so that the first mount need not look for free space.
         let head = Head { lsn: 0, parts: 0, objects: 0, stored: 0, used: 0 };
         let uuid_value = small::encode_bytes(&uuid);
-        kv.write(
-            &[put(key::PREWRITTEN, value), put(key::UUID, uuid_value), put(&key::snapshot(0), head.encode())],
-            0,
-        )?;
+        kv.write(&[put(key::PREWRITTEN, value), put(key::UUID, uuid_value), put(&key::snapshot(0), head.encode())], 0)?;
         kv.flush()?;
         let bytes = Superblock::new(uuid, layout.clone()).encode();
         let data = AlignedBuf::copy_of(&bytes).freeze();

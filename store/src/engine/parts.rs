@@ -103,7 +103,9 @@ fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, Error> {
     let buf = run(&mut *ring, IoOp::Read { file, offset: 0, buf })?.expect("a read returns its buffer");
     if buf.iter().all(|b| *b == 0) {
         // It is written last.
-        return Err(Error::Mount(format!("{name} is empty: mkfs did not finish; remove the directory and make it anew")));
+        return Err(Error::Mount(format!(
+            "{name} is empty: mkfs did not finish; remove the directory and make it anew"
+        )));
     }
     Superblock::decode(&buf, &name)
 }

@@ -60,8 +60,8 @@ pub(super) fn check(dir: &Path, o: &MkfsOptions) -> Result<(), Error> {
 pub(super) fn check_empty(dir: &Path, locked: bool) -> Result<(), Error> {
     let ignored = |name: &OsString| name == "lost+found" || locked && name == LOCK_FILE;
     let mut names = Vec::new();
-    for entry in fs::read_dir(dir).map_err(|e| place(dir, e))? {
-        names.push(entry.map_err(|e| place(dir, e))?.file_name());
+    for entry in fs::read_dir(dir).map_err(|e| place("open", dir, e))? {
+        names.push(entry.map_err(|e| place("open", dir, e))?.file_name());
     }
     names.retain(|n| !ignored(n));
     names.sort();
@@ -96,10 +96,10 @@ fn check_target(path: &Path, force: bool) -> Result<(), Error> {
             "{} is in use: it is mounted, or a part of another store or device; nothing was changed",
             path.display()
         )),
-        _ => place(path, e),
+        _ => place("open", path, e),
     })?;
     let len = if is_device { device_len(path)? } else { m.len() };
-    match probe::holds(&file, len).map_err(|e| place(path, e))? {
+    match probe::holds(&file, len).map_err(|e| place("read", path, e))? {
         _ if force => Ok(()),
         Some(what) => Err(Error::Mount(format!(
             "{} holds {what}; nothing was changed, choose another or overwrite it with --force",
@@ -118,16 +118,16 @@ fn identity(path: &Path) -> Result<Identity, Error> {
         Ok(m) if m.file_type().is_block_device() => Ok(Identity::Device(m.rdev())),
         Ok(m) => Ok(Identity::File(m.dev(), m.ino())),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Identity::Absent(resolved(path)?)),
-        Err(e) => Err(place(path, e)),
+        Err(e) => Err(place("open", path, e)),
     }
 }
 
 /// The path without links, as far as it exists.
 fn resolved(path: &Path) -> Result<PathBuf, Error> {
-    let path = std::path::absolute(path).map_err(|e| place(path, e))?;
+    let path = std::path::absolute(path).map_err(|e| place("read", path, e))?;
     let existing = path.ancestors().find(|p| p.exists()).unwrap_or(Path::new("/"));
     let rest = path.strip_prefix(existing).unwrap_or(&path);
-    let base = fs::canonicalize(existing).map_err(|e| place(existing, e))?;
+    let base = fs::canonicalize(existing).map_err(|e| place("open", existing, e))?;
     // Joining nothing would add a separator.
     Ok(if rest.as_os_str().is_empty() { base } else { base.join(rest) })
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, SyncMode};
+use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, IoError, SyncMode};
 use lodestore_kv::{Kv, RocksConfig, RocksKv};
 
 use super::claim;
@@ -80,8 +80,19 @@ const SEGMENT_CHOSEN_MAX: u64 = VALUE_LEN_MAX as u64;
 const SEGMENT_MAX: u64 = 16 << 20;
 
 impl MkfsOptions {
+    /// Refuses what [`Store::mkfs`](crate::Store::mkfs) into `dir` would refuse before it makes
+    /// anything; else says what sizes the store will have.
+    pub fn check(&self, dir: &Path) -> Result<Layout, Error> {
+        let layout = self.layout()?;
+        if dir.exists() {
+            claim::check_empty(dir, false)?;
+        }
+        claim::check(dir, self)?;
+        Ok(layout)
+    }
+
     /// The sizes that come of the options; block devices bring their own.
-    pub fn layout(&self) -> Result<Layout, Error> {
+    fn layout(&self) -> Result<Layout, Error> {
         let round = |n: u64| n / BLOCK_LEN * BLOCK_LEN;
         let n = self.data.len().max(1) as u64;
         let mut data = Vec::new();
@@ -115,11 +126,7 @@ impl MkfsOptions {
 /// Makes a store in `dir`, which must be empty or absent, and says what sizes it has. What was
 /// made is removed if it fails.
 pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Layout, Error> {
-    let layout = o.layout()?;
-    if dir.exists() {
-        claim::check_empty(dir, false)?;
-    }
-    claim::check(dir, o)?;
+    let layout = o.check(dir)?;
     let mut made = Made::default();
     let result = made.directories(dir).and_then(|()| make(dir, o, &layout, &mut made, progress));
     if result.is_err() {
@@ -154,7 +161,7 @@ impl Made {
                 Ok(()) => self.add(p, Kind::Directory),
                 // Somebody else was faster.
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(place(p, e)),
+                Err(e) => return Err(place("create", p, e)),
             }
         }
         Ok(())
@@ -199,14 +206,14 @@ fn make(
     if let Some(p) = &o.kv {
         made.directories(p)?;
         made.add(p, Kind::Tree);
-        symlink(absolute(p)?, dir.join(KV_DIR)).map_err(|e| place(p, e))?;
+        symlink(absolute(p)?, dir.join(KV_DIR)).map_err(|e| place("link", p, e))?;
     }
     let mut disk = open_disk(dir, o.engine, SyncMode::default());
     let kv = RocksKv::create(&dir.join(KV_DIR), &kv_config(RocksConfig::default(), dir, o.engine))?;
     let uuid = rand::random();
     write_kv_label(&dir.join(KV_DIR), uuid)?;
     Engine::mkfs(&mut disk, &kv, layout, uuid, progress)?;
-    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place(dir, e))
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place("sync", dir, e))
 }
 
 /// Says in the directory of the key-value store whose it is, where that can be read without
@@ -215,7 +222,7 @@ fn write_kv_label(kv: &Path, uuid: [u8; 16]) -> Result<(), Error> {
     let path = kv.join(KV_LABEL_FILE);
     let label = Label { uuid, number: KV_LABEL_NUMBER, data_len: 0 };
     let written = File::create_new(&path).and_then(|mut f| f.write_all(&label.encode()).and_then(|()| f.sync_all()));
-    written.and_then(|()| File::open(kv)?.sync_all()).map_err(|e| place(&path, e))
+    written.and_then(|()| File::open(kv)?.sync_all()).map_err(|e| place("write", &path, e))
 }
 
 /// Refuses the key-value store of another store before it is opened, which may change it.
@@ -225,7 +232,7 @@ fn check_kv_label(kv: &Path, s: &Superblock) -> Result<(), Error> {
         Ok(b) => Label::decode(&b),
         // Without a key-value store there is no label either, which opening it says better.
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(place(&path, e)),
+        Err(e) => return Err(place("read", &path, e)),
     };
     match found {
         Some(l) if l.uuid == s.uuid => Ok(()),
@@ -245,21 +252,21 @@ fn link(target: &Path, link: &Path, len: u64, engine: IoEngine, made: &mut Made)
         if target.exists() {
             // It was found that it may be replaced.
             let file = absolute(target)?;
-            fs::remove_file(&file).map_err(|e| place(&file, e))?;
+            fs::remove_file(&file).map_err(|e| place("removal", &file, e))?;
         }
         let (parent, name) =
             (target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), target.file_name());
         let name = name
             .and_then(|n| n.to_str())
-            .ok_or_else(|| Error::Mount(format!("{} is no name for a file", target.display())))?;
+            .ok_or_else(|| Error::Invalid(format!("{} is no name for a file (it must be UTF-8)", target.display())))?;
         open_disk(parent, engine, SyncMode::default()).create(name, len)?;
         made.add(target, Kind::File);
     }
-    symlink(absolute(target)?, link).map_err(|e| place(link, e))
+    symlink(absolute(target)?, link).map_err(|e| place("link", link, e))
 }
 
 fn absolute(p: &Path) -> Result<PathBuf, Error> {
-    fs::canonicalize(p).map_err(|e| place(p, e))
+    fs::canonicalize(p).map_err(|e| place("open", p, e))
 }
 
 fn is_block_device(p: &Path) -> bool {
@@ -268,7 +275,7 @@ fn is_block_device(p: &Path) -> bool {
 
 pub(super) fn device_len(p: &Path) -> Result<u64, Error> {
     use std::io::{Seek, SeekFrom};
-    File::open(p).and_then(|mut f| f.seek(SeekFrom::End(0))).map_err(|e| place(p, e))
+    File::open(p).and_then(|mut f| f.seek(SeekFrom::End(0))).map_err(|e| place("open", p, e))
 }
 
 fn open_disk(dir: &Path, engine: IoEngine, sync_mode: SyncMode) -> FileDisk {
@@ -291,20 +298,23 @@ fn has_direct(dir: &Path) -> bool {
     File::options().read(true).custom_flags(libc::O_DIRECT).open(dir.join(LOCK_FILE)).is_ok()
 }
 
-pub(super) fn place(p: &Path, e: io::Error) -> Error {
-    Error::Mount(format!("{}: {e}", p.display()))
+/// A failure of the system, and where it met it.
+pub(super) fn place(what: &'static str, p: &Path, e: io::Error) -> Error {
+    let errno = e.raw_os_error().unwrap_or(libc::EIO);
+    Error::Io(IoError { what, file: p.display().to_string(), offset: 0, len: 0, errno })
 }
 
 /// Holds the directory for one process; the lock goes with the file.
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join(LOCK_FILE);
-    let f = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| place(&path, e))?;
+    let f =
+        File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| place("open", &path, e))?;
     match f.try_lock() {
         Ok(()) => Ok(f),
         Err(TryLockError::WouldBlock) => {
             Err(Error::Mount(format!("store {} is in use by another process", dir.display())))
         }
-        Err(TryLockError::Error(e)) => Err(place(&path, e)),
+        Err(TryLockError::Error(e)) => Err(place("lock", &path, e)),
     }
 }
 
@@ -322,7 +332,7 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
     }
     if !dir.join(superblock::FILE).exists() {
         let why = match fs::metadata(dir) {
-            Err(e) => e.to_string(),
+            Err(e) => format!("{e}; check the path, or make a store there with mkfs"),
             Ok(m) if !m.is_dir() => "is not a directory".into(),
             Ok(_) => format!(
                 "has no file '{}': it is not a lodestore store; make one with mkfs, or check the path",
