@@ -86,6 +86,10 @@ impl From<Error> for Failure {
             _ => code::FAILURE,
         };
         let advice = advice(&e);
+        let e = match e {
+            Error::Invalid(s) => s,
+            e => e.to_string(),
+        };
         let separator = if advice.is_empty() { "" } else { "; " };
         Failure { code, sentence: format!("{e}{separator}{advice}") }
     }

@@ -11,13 +11,18 @@ pub enum WalError {
     #[error(transparent)]
     Io(#[from] IoError),
     /// Neither header slot was ever written by a log.
-    #[error("{file} is not a log: neither of the two header slots at offset 0 has its mark")]
+    #[error(
+        "{file} is not a log: neither of the two header slots at offset 0 has its mark; nothing was changed, check where \
+         it leads"
+    )]
     NotALog {
         /// The file.
         file: String,
     },
     /// A newer program wrote this log.
-    #[error("{file} has log format {found}, this program knows formats up to {supported}: use a newer program")]
+    #[error(
+        "{file} has log format {found}, this program knows formats up to {supported}; nothing was changed, use a newer program"
+    )]
     NewerFormat {
         /// The file.
         file: String,

@@ -79,7 +79,7 @@ fn a_file_system_without_direct_io_says_so_and_serves_the_other_mode() {
     let options = FileDiskOptions::default();
     let e = FileDisk::new("/proc/self", options).open("comm").unwrap_err();
     assert!(e.is_direct_refused(), "{e}");
-    assert_eq!(e.to_string(), "opening with O_DIRECT of comm: Invalid argument (os error 22)");
+    assert_eq!(e.to_string(), "opening with O_DIRECT of /proc/self/comm: Invalid argument (os error 22)");
     let buffered = FileDiskOptions { engine: Engine::Sync, direct: false, ..options };
     assert!(FileDisk::new("/proc/self", buffered).open("comm").is_ok());
 }

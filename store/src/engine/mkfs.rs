@@ -36,7 +36,7 @@ impl Engine {
         uuid: [u8; 16],
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        check(layout)?;
+        check_layout(layout)?;
         let mut data = Vec::new();
         for (n, len) in layout.data.iter().enumerate() {
             data.push((file(disk, &data_file(n), *len + label::LEN)?, *len));
@@ -77,7 +77,8 @@ impl Engine {
     }
 }
 
-fn check(layout: &Layout) -> Result<(), Error> {
+/// Refuses sizes that make no store.
+pub(crate) fn check_layout(layout: &Layout) -> Result<(), Error> {
     let invalid = |s: String| Err(Error::Invalid(s));
     if layout.data.is_empty() || layout.data.len() > DATA_FILES_MAX {
         return invalid(format!("{} fragment files: 1 to {DATA_FILES_MAX} are possible", layout.data.len()));
@@ -91,7 +92,10 @@ fn check(layout: &Layout) -> Result<(), Error> {
         return invalid("a fragment file of no bytes".into());
     }
     if layout.segment < 4 * BLOCK_LEN || (layout.log.saturating_sub(2 * BLOCK_LEN)) / layout.segment < 4 {
-        return invalid(format!("a log of {} bytes has no room for 4 segments of {}", layout.log, layout.segment));
+        return invalid(format!(
+            "a log of {} bytes is too small: it has no room for 4 segments of {}",
+            layout.log, layout.segment
+        ));
     }
     if layout.segment as usize > VALUE_LEN_MAX {
         return invalid(format!("segments of {} bytes: at most {VALUE_LEN_MAX} are possible", layout.segment));

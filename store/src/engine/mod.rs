@@ -36,6 +36,7 @@ use crate::types::{CollectionId, Lsn, ObjectId};
 pub use background::{Job, JobDone};
 use commit::{Durable, Group, Queued};
 pub use fsck::{FsckError, FsckReport};
+pub(crate) use mkfs::check_layout;
 pub use mkfs::{LOG_FILE, data_file};
 use read::Reading;
 

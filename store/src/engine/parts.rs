@@ -29,11 +29,17 @@ impl Parts {
         let mut first = 0;
         for (n, len) in superblock.layout.data.iter().enumerate() {
             let name = data_file(n);
-            let file = open(disk, &name, len + behind)?;
+            let file = open(disk, &name)?;
+            if disk.len(file) < len + behind {
+                return Err(too_short(disk, file, len + behind, &superblock, n)?);
+            }
             data.push(DataFile { file, name, first, blocks: len / BLOCK_LEN });
             first += len / BLOCK_LEN;
         }
-        let log = open(disk, LOG_FILE, superblock.layout.log)?;
+        let log = open(disk, LOG_FILE)?;
+        if disk.len(log) < superblock.layout.log {
+            return Err(shortened(&disk.ring(1)?.file_name(log), disk.len(log), superblock.layout.log));
+        }
         let mut files: Vec<FileId> = data.iter().map(|d| d.file).chain([log]).collect();
         files.sort();
         files.dedup();
@@ -51,13 +57,36 @@ impl Parts {
             return Ok(());
         }
         for (n, d) in self.data.iter().enumerate() {
-            let offset = d.blocks * BLOCK_LEN;
-            let buf = AlignedBuf::zeroed(BLOCK_LEN as usize);
-            let buf = run(ring, IoOp::Read { file: d.file, offset, buf })?.expect("a read returns its buffer");
-            check_label(&ring.file_name(d.file), Label::decode(&buf), &self.superblock, n)?;
+            let found = label_at(ring, d.file, d.blocks * BLOCK_LEN)?;
+            check_label(&ring.file_name(d.file), found, &self.superblock, n)?;
         }
         Ok(())
     }
+}
+
+fn label_at(ring: &mut dyn Ring, file: FileId, offset: u64) -> Result<Option<Label>, Error> {
+    let buf = AlignedBuf::zeroed(BLOCK_LEN as usize);
+    let buf = run(ring, IoOp::Read { file, offset, buf })?.expect("a read returns its buffer");
+    Ok(Label::decode(&buf))
+}
+
+/// What is wrong with a fragment file that is too short: another store's says so at its own end.
+fn too_short(disk: &dyn Disk, file: FileId, needed: u64, s: &Superblock, n: usize) -> Result<Error, Error> {
+    let mut ring = disk.ring(1)?;
+    let (name, len) = (ring.file_name(file), disk.len(file));
+    if let Some(at) = (len / BLOCK_LEN).checked_sub(1)
+        && let Some(l) = label_at(&mut *ring, file, at * BLOCK_LEN)?
+        && let Err(e) = check_label(&name, Some(l), s, n)
+    {
+        return Ok(e);
+    }
+    Ok(shortened(&name, len, needed))
+}
+
+fn shortened(name: &str, len: u64, needed: u64) -> Error {
+    Error::MountDamaged(format!(
+        "{name} has {len} bytes, {needed} are expected: it was shortened, or is another file; nothing was changed"
+    ))
 }
 
 fn check_label(name: &str, found: Option<Label>, s: &Superblock, n: usize) -> Result<(), Error> {
@@ -110,23 +139,14 @@ fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, Error> {
     Superblock::decode(&buf, &name)
 }
 
-fn open(disk: &mut dyn Disk, name: &str, len: u64) -> Result<FileId, Error> {
-    let file = disk.open(name).map_err(|e| match e.errno {
+fn open(disk: &mut dyn Disk, name: &str) -> Result<FileId, Error> {
+    disk.open(name).map_err(|e| match e.errno {
         libc::ENOENT => Error::Mount(format!(
             "{} is missing, a part of the store; nothing was changed, put it back or attach its device",
             e.file
         )),
         _ => e.into(),
-    })?;
-    match disk.len(file) {
-        have if have < len => {
-            let name = disk.ring(1)?.file_name(file);
-            Err(Error::MountDamaged(format!(
-                "{name} has {have} bytes, {len} are expected: it was shortened, or is another file; nothing was changed"
-            )))
-        }
-        _ => Ok(file),
-    }
+    })
 }
 
 /// Refuses the key-value store of another store, which a link may lead to, and one that is older

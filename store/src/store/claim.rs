@@ -1,7 +1,7 @@
 //! What mkfs may write on. Every place it was given is looked at before anything is made.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -66,6 +66,9 @@ pub(super) fn check_empty(dir: &Path, locked: bool) -> Result<(), Error> {
     names.retain(|n| !ignored(n));
     names.sort();
     let Some(first) = names.first() else { return Ok(()) };
+    if !locked {
+        refuse_locked(dir)?;
+    }
     let is_there = |n: &str| names.iter().any(|x| x == n);
     let what = match fs::metadata(dir.join(superblock::FILE)) {
         Ok(m) if m.len() > 0 => "holds a store",
@@ -79,9 +82,28 @@ pub(super) fn check_empty(dir: &Path, locked: bool) -> Result<(), Error> {
     )))
 }
 
+/// Refuses a directory whose lock another process holds.
+fn refuse_locked(dir: &Path) -> Result<(), Error> {
+    let in_use = || Error::Mount(format!("store {} is in use by another process; nothing was changed", dir.display()));
+    match File::open(dir.join(LOCK_FILE)).map(|f| f.try_lock_shared()) {
+        Ok(Err(TryLockError::WouldBlock)) => Err(in_use()),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a file or device that is in use, or holds something and may not be overwritten.
 fn check_target(path: &Path, force: bool) -> Result<(), Error> {
-    let Ok(m) = fs::metadata(path) else { return Ok(()) };
+    let Ok(m) = fs::metadata(path) else {
+        let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        return match parent.is_dir() {
+            true => Ok(()),
+            false => Err(Error::Mount(format!(
+                "{} cannot be made: there is no directory {}; nothing was changed",
+                path.display(),
+                parent.display()
+            ))),
+        };
+    };
     let is_device = m.file_type().is_block_device();
     if !is_device && !m.is_file() {
         return Err(Error::Mount(format!(
@@ -98,6 +120,10 @@ fn check_target(path: &Path, force: bool) -> Result<(), Error> {
         )),
         _ => place("open", path, e),
     })?;
+    if !is_device && let Some(parent) = resolved(path)?.parent() {
+        // It may be a part of the store that lies beside it.
+        refuse_locked(parent)?;
+    }
     let len = if is_device { device_len(path)? } else { m.len() };
     match probe::holds(&file, len).map_err(|e| place("read", path, e))? {
         _ if force => Ok(()),

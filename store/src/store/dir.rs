@@ -11,7 +11,7 @@ use lodestore_kv::{Kv, RocksConfig, RocksKv};
 
 use super::claim;
 use crate::config::{EngineConfig, Layout};
-use crate::engine::{Engine, FsckReport, LOG_FILE, data_file};
+use crate::engine::{Engine, FsckReport, LOG_FILE, check_layout, data_file};
 use crate::error::Error;
 use crate::format::BLOCK_LEN;
 use crate::format::codec::VALUE_LEN_MAX;
@@ -84,6 +84,7 @@ impl MkfsOptions {
     /// anything; else says what sizes the store will have.
     pub fn check(&self, dir: &Path) -> Result<Layout, Error> {
         let layout = self.layout()?;
+        check_layout(&layout)?;
         if dir.exists() {
             claim::check_empty(dir, false)?;
         }
@@ -106,7 +107,9 @@ impl MkfsOptions {
         let total = data.iter().fold(0u64, |a, b| a.saturating_add(*b));
         const LEAST: u64 = 16 << 20;
         if total < LEAST {
-            return Err(Error::Invalid(format!("a store of {total} bytes: at least {LEAST} are needed")));
+            return Err(Error::Invalid(format!(
+                "a store of {total} bytes is too small: at least {LEAST} are needed (16m)"
+            )));
         }
         let log = match (&self.log_size, &self.log) {
             (Some(n), _) => *n,
@@ -312,7 +315,7 @@ fn lock(dir: &Path) -> Result<File, Error> {
     match f.try_lock() {
         Ok(()) => Ok(f),
         Err(TryLockError::WouldBlock) => {
-            Err(Error::Mount(format!("store {} is in use by another process", dir.display())))
+            Err(Error::Mount(format!("store {} is in use by another process; nothing was changed", dir.display())))
         }
         Err(TryLockError::Error(e)) => Err(place("lock", &path, e)),
     }
