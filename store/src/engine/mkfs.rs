@@ -12,6 +12,7 @@ use crate::format::label::{self, Label};
 use crate::format::snapshot::Head;
 use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
 use crate::format::{BLOCK_LEN, key, small};
+use crate::types::Lsn;
 
 /// Name of the log's file.
 pub const LOG_FILE: &str = "log";
@@ -55,13 +56,7 @@ impl Engine {
         lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
         let prewrite = layout.prewrite.min(layout.data.iter().sum());
         zero_data(ring, &data, prewrite, progress)?;
-        for (number, (file, data_len)) in data.iter().enumerate() {
-            let label = Label { uuid, number: number as u32, data_len: *data_len };
-            let data = AlignedBuf::copy_of(&label.encode()).freeze();
-            run(ring, IoOp::Write { file: *file, offset: *data_len, data, dsync: false })?;
-        }
-        let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
-        run(ring, IoOp::Sync { files })?;
+        write_labels(ring, data.iter().copied(), uuid, 0)?;
         let value = small::encode_u64(prewrite / BLOCK_LEN);
         let put = |key: &[u8], value| KvOp::Put { cf: Cf::Meta, key: key.to_vec(), value };
         // As after a clean unmount, so that the first mount need not look for free space.
@@ -75,6 +70,24 @@ impl Engine {
         run(ring, IoOp::Sync { files: superblock.mask() })?;
         Ok(())
     }
+}
+
+/// Labels the fragment files, given in order with their bytes of data, and makes everything
+/// written to them durable. The ring must be idle.
+pub(super) fn write_labels(
+    ring: &mut dyn Ring,
+    files: impl Iterator<Item = (FileId, u64)>,
+    uuid: [u8; 16],
+    lsn: Lsn,
+) -> Result<(), IoError> {
+    let mut mask = 0;
+    for (number, (file, data_len)) in files.enumerate() {
+        let label = Label { uuid, number: number as u32, data_len, lsn };
+        let data = AlignedBuf::copy_of(&label.encode()).freeze();
+        run(ring, IoOp::Write { file, offset: data_len, data, dsync: false })?;
+        mask |= file.mask();
+    }
+    run(ring, IoOp::Sync { files: mask }).map(drop)
 }
 
 /// Refuses sizes that make no store.

@@ -85,6 +85,8 @@ pub struct Engine {
     wal: lodestore_wal::Writer,
     log_file: FileId,
     data: Vec<DataFile>,
+    /// The store's uuid, if its fragment files have labels.
+    label_uuid: Option<[u8; 16]>,
     meta: Meta,
     alloc: Allocator,
     limbo: Limbo,

@@ -12,7 +12,7 @@ use lodestore_aio::{AlignedBuf, Disk, IoOp, Ring, run};
 use lodestore_kv::{CFS, Cf, Kv, KvOp};
 use lodestore_wal::{Reader, Tail};
 
-use super::parts::{Parts, check_kv};
+use super::parts::Parts;
 use super::{DataFile, Engine};
 use crate::alloc::{Allocator, Limbo};
 use crate::bugs::{self, Bug};
@@ -51,7 +51,7 @@ impl Engine {
     ) -> Result<Engine, Error> {
         let parts = Parts::open(&mut *disk)?;
         let mut ring = disk.ring(config.depth.max(8))?;
-        parts.check_labels(&mut *ring)?;
+        let labels = parts.labels(&mut *ring)?;
         // After a mere kill, what was written but not flushed is still to be seen. Nothing may be
         // done because of it before it is durable: a power failure could take it back.
         let all = parts.data.iter().map(|d| d.file.mask()).fold(parts.log.mask(), |a, b| a | b);
@@ -61,7 +61,7 @@ impl Engine {
         let reader = Reader::open(&mut *ring, parts.log, parts.superblock.uuid)?;
         let kv = open_kv(&parts.superblock)?;
         let clean = reader.was_closed().then(|| reader.lsn_max());
-        check_kv(&*kv, parts.superblock.uuid, clean)?;
+        parts.check_kv(&*kv, clean, &labels)?;
         let Parts { superblock, data, log: log_file } = parts;
         let total = superblock.layout.data.iter().sum::<u64>() / BLOCK_LEN;
         let mut replay = Replay {
@@ -103,6 +103,7 @@ impl Engine {
             wal,
             log_file,
             data,
+            label_uuid: superblock.has_labels().then_some(superblock.uuid),
             alloc: space.alloc,
             limbo: Limbo::default(),
             deferred: DeferredSet::default(),

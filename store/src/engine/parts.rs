@@ -51,16 +51,44 @@ impl Parts {
         Ok(Parts { superblock, data, log })
     }
 
-    /// Refuses a fragment file that is not the one it should be.
-    pub fn check_labels(&self, ring: &mut dyn Ring) -> Result<(), Error> {
-        if !self.superblock.has_labels() {
-            return Ok(());
+    /// The label of each fragment file; refuses one that is not the one it should be. None where
+    /// the format has no labels.
+    pub fn labels(&self, ring: &mut dyn Ring) -> Result<Vec<(String, Label)>, Error> {
+        let mut labels = Vec::new();
+        for (n, d) in self.data.iter().enumerate().filter(|_| self.superblock.has_labels()) {
+            let (name, found) = (ring.file_name(d.file), label_at(ring, d.file, d.blocks * BLOCK_LEN)?);
+            labels.push((name.clone(), check_label(&name, found, &self.superblock, n)?));
         }
-        for (n, d) in self.data.iter().enumerate() {
-            let found = label_at(ring, d.file, d.blocks * BLOCK_LEN)?;
-            check_label(&ring.file_name(d.file), found, &self.superblock, n)?;
+        Ok(labels)
+    }
+
+    /// Refuses the key-value store of another store, which a link may lead to, and parts that are
+    /// of different moments: a clean unmount puts the same LSN first into the labels, then into the
+    /// snapshot in the key-value store, then into the log.
+    pub fn check_kv(&self, kv: &dyn Kv, closed_at: Option<Lsn>, labels: &[(String, Label)]) -> Result<(), Error> {
+        const CHECK: &str = "nothing was changed, check where 'kv' leads";
+        match kv.get(Cf::Meta, key::UUID)? {
+            Some(v) if small::decode_bytes(v.clone())? == self.superblock.uuid => {}
+            Some(_) => return Err(Error::Mount(format!("the key-value store belongs to another store; {CHECK}"))),
+            None => return Err(Error::Mount(format!("the key-value store is that of no store; {CHECK}"))),
         }
-        Ok(())
+        let head = kv.get(Cf::Meta, &key::snapshot(0))?.map(|v| Head::decode(&v)).transpose()?;
+        let kv_lsn = head.map_or(0, |h| h.lsn);
+        const RESTORE: &str = "they are of different moments; nothing was changed, restore all parts from the same one";
+        if let Some(end) = closed_at
+            && end != kv_lsn
+        {
+            return Err(Error::MountDamaged(format!(
+                "the log was closed at LSN {end}, the key-value store at {kv_lsn}: {RESTORE}"
+            )));
+        }
+        match labels.iter().find(|(_, l)| l.lsn < kv_lsn) {
+            Some((name, l)) => Err(Error::MountDamaged(format!(
+                "{name} was closed at LSN {}, the key-value store at {kv_lsn}: {RESTORE}",
+                l.lsn
+            ))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -89,7 +117,7 @@ fn shortened(name: &str, len: u64, needed: u64) -> Error {
     ))
 }
 
-fn check_label(name: &str, found: Option<Label>, s: &Superblock, n: usize) -> Result<(), Error> {
+fn check_label(name: &str, found: Option<Label>, s: &Superblock, n: usize) -> Result<Label, Error> {
     const CHECK: &str = "nothing was changed, check where it leads";
     let why = match found {
         None => {
@@ -107,7 +135,7 @@ fn check_label(name: &str, found: Option<Label>, s: &Superblock, n: usize) -> Re
         Some(l) if l.data_len != s.layout.data[n] => {
             format!("{name} was made for {} bytes, the superblock says {}; {CHECK}", l.data_len, s.layout.data[n])
         }
-        Some(_) => return Ok(()),
+        Some(l) => return Ok(l),
     };
     Err(Error::Mount(why))
 }
@@ -147,26 +175,4 @@ fn open(disk: &mut dyn Disk, name: &str) -> Result<FileId, Error> {
         )),
         _ => e.into(),
     })
-}
-
-/// Refuses the key-value store of another store, which a link may lead to, and one that is older
-/// than the log: a clean unmount puts the same LSN into both.
-pub(super) fn check_kv(kv: &dyn Kv, uuid: [u8; 16], closed_at: Option<Lsn>) -> Result<(), Error> {
-    const CHECK: &str = "nothing was changed, check where 'kv' leads";
-    match kv.get(Cf::Meta, key::UUID)? {
-        Some(v) if small::decode_bytes(v.clone())? == uuid => {}
-        Some(_) => return Err(Error::Mount(format!("the key-value store belongs to another store; {CHECK}"))),
-        None => return Err(Error::Mount(format!("the key-value store is that of no store; {CHECK}"))),
-    }
-    let head = kv.get(Cf::Meta, &key::snapshot(0))?.map(|v| Head::decode(&v)).transpose()?;
-    match (closed_at, head) {
-        // A store that was never mounted had no snapshot in format 1.
-        (None | Some(0), _) => Ok(()),
-        (Some(end), Some(h)) if h.lsn == end => Ok(()),
-        (Some(end), head) => Err(Error::MountDamaged(format!(
-            "the log was closed at LSN {end}, the key-value store at {}: they are of different moments. \
-             Nothing was changed; restore all parts from the same moment",
-            head.map_or_else(|| "none".to_owned(), |h| h.lsn.to_string())
-        ))),
-    }
 }

@@ -223,7 +223,7 @@ fn make(
 /// opening it.
 fn write_kv_label(kv: &Path, uuid: [u8; 16]) -> Result<(), Error> {
     let path = kv.join(KV_LABEL_FILE);
-    let label = Label { uuid, number: KV_LABEL_NUMBER, data_len: 0 };
+    let label = Label { uuid, number: KV_LABEL_NUMBER, data_len: 0, lsn: 0 };
     let written = File::create_new(&path).and_then(|mut f| f.write_all(&label.encode()).and_then(|()| f.sync_all()));
     written.and_then(|()| File::open(kv)?.sync_all()).map_err(|e| place("write", &path, e))
 }
