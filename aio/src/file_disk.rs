@@ -76,7 +76,11 @@ impl FileDisk {
 
     fn open_path(&mut self, name: &str) -> Result<FileId, IoError> {
         let path = self.path(name);
-        let error = |what: &'static str| move |e: io::Error| io_error(what, name, &e);
+        let name = shown(&path);
+        let error = |what: &'static str| {
+            let name = &name;
+            move |e: io::Error| io_error(what, name, &e)
+        };
         let kind = std::fs::metadata(&path).map_err(error("open"))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             let errno = if kind.is_dir() { libc::EISDIR } else { libc::ENOTBLK };
@@ -90,10 +94,10 @@ impl FileDisk {
         how.custom_flags(direct | exclusive);
         let what = if self.options.direct { OPEN_DIRECT } else { "open" };
         let reason =
-            |e: io::Error| io_error(if e.raw_os_error() == Some(libc::EINVAL) { what } else { "open" }, name, &e);
+            |e: io::Error| io_error(if e.raw_os_error() == Some(libc::EINVAL) { what } else { "open" }, &name, &e);
         let file = how.open(&path).map_err(reason)?;
-        let file = OpenFile::new(file, name.to_owned(), self.options.direct, !self.options.flush_each)
-            .map_err(error("open"))?;
+        let file =
+            OpenFile::new(file, name.clone(), self.options.direct, !self.options.flush_each).map_err(error("open"))?;
         if let Some(known) = self.files.iter().position(|f| f.identity() == file.identity()) {
             return Ok(FileId(known as u8));
         }
@@ -108,7 +112,7 @@ impl FileDisk {
 impl Disk for FileDisk {
     fn create(&mut self, name: &str, len: u64) -> Result<FileId, IoError> {
         let path = self.path(name);
-        let error = |e: io::Error| io_error("create", name, &e);
+        let error = |e: io::Error| io_error("create", &shown(&path), &e);
         let file = OpenOptions::new().write(true).create_new(true).open(&path).map_err(error)?;
         // Made without O_DIRECT and opened again with it: where O_DIRECT is refused, a file made
         // with it may be left behind. Nothing is written through this descriptor.
@@ -145,6 +149,14 @@ impl Disk for FileDisk {
             }
             Engine::Sync => Box::new(SyncRing::new(files, depth)),
         })
+    }
+}
+
+/// What a file is called in messages: its path, and where that leads if it is a link.
+fn shown(path: &Path) -> String {
+    match std::fs::read_link(path) {
+        Ok(target) => format!("{} (a link to {})", path.display(), target.display()),
+        Err(_) => path.display().to_string(),
     }
 }
 

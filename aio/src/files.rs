@@ -1,12 +1,13 @@
 //! The files a ring serves.
 
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::legal::assert_legal;
 use crate::open_file::{Flush, OpenFile};
-use crate::seam::{FileId, IoError, IoOp};
+use crate::seam::{FileId, Io, IoError, IoOp};
 
 /// The open files of one disk, kept open for as long as a ring needs them.
 #[derive(Clone)]
@@ -36,6 +37,17 @@ impl FileSet {
 
     pub(crate) fn name(&self, file: FileId) -> String {
         self.get(file).name().to_owned()
+    }
+
+    /// [`Ring::push`](crate::Ring::push) of a ring that keeps requests in a queue until they are
+    /// submitted, with room for `free` more.
+    pub(crate) fn enqueue(&self, io: Io, queue: &mut VecDeque<Io>, free: usize) -> Result<(), Io> {
+        self.assert_legal(&io.op);
+        if free == 0 {
+            return Err(io);
+        }
+        queue.push_back(io);
+        Ok(())
     }
 
     pub(crate) fn assert_legal(&self, op: &IoOp) {

@@ -93,7 +93,7 @@ pub struct Done {
 pub struct IoError {
     /// `"read"`, `"write"`, `"sync"`, `"submit"`, …
     pub what: &'static str,
-    /// The file's name as the disk knows it.
+    /// The file's name as the disk knows it; of real files the path.
     pub file: String,
     /// Byte offset, 0 for a sync.
     pub offset: u64,

@@ -34,12 +34,8 @@ impl Ring for SyncRing {
     }
 
     fn push(&mut self, io: Io) -> Result<(), Io> {
-        self.files.assert_legal(&io.op);
-        if self.in_flight() == self.depth {
-            return Err(io);
-        }
-        self.queue.push_back(io);
-        Ok(())
+        let free = self.depth - self.in_flight();
+        self.files.enqueue(io, &mut self.queue, free)
     }
 
     fn submit(&mut self) -> Result<(), IoError> {

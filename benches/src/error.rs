@@ -10,6 +10,18 @@ pub enum BenchError {
     /// Options that contradict each other; nothing was done.
     #[error("{0}")]
     Usage(String),
+    /// The store is too small; nothing was changed. Bytes.
+    #[error("no space: {needed} bytes are needed, {spare} of them for overwrites in flight; the store has {available}")]
+    NoRoom {
+        /// For objects and overwrites in flight.
+        needed: u64,
+        /// What there is, objects that would be replaced included.
+        available: u64,
+        /// Of `needed`, for overwrites in flight.
+        spare: u64,
+        /// Objects of this size that fit.
+        objects_max: u64,
+    },
     /// The store refused or failed.
     #[error("{0}")]
     Store(#[from] Error),

@@ -25,11 +25,24 @@ const REMOVED_PER_TXN: usize = 256;
 /// Attribute of the marker object.
 const FILLED: &str = "filled";
 
+/// What was found in place of the objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// The objects themselves.
+    Same,
+    /// The same objects, but written without verification: nobody knows what they hold.
+    Unverifiable,
+    /// Nothing, or others.
+    Other,
+}
+
 /// What filling did.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Filled {
     /// Bytes written; 0 if an earlier run had filled the same objects.
     pub bytes: u64,
+    /// What was there before.
+    pub found: Found,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -75,6 +88,7 @@ pub(crate) fn fill(
     w: &Workload,
     book: Option<&Book>,
     contents: Contents,
+    found: Found,
     live: &Live,
 ) -> Result<Filled, BenchError> {
     live.enter(Stage::Filling, w.bytes());
@@ -113,7 +127,7 @@ pub(crate) fn fill(
     // Last, so that an interrupted filling is begun again.
     mark(store, w, contents)?;
     live.enter(Stage::Idle, 0);
-    Ok(Filled { bytes: w.bytes(), elapsed: begin.elapsed() })
+    Ok(Filled { bytes: w.bytes(), found, elapsed: begin.elapsed() })
 }
 
 struct Source<'a> {

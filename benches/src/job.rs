@@ -12,11 +12,12 @@ use lodestore::{MountOptions, Stats, Store};
 use crate::client::Shared;
 use crate::embedded::Embedded;
 use crate::error::BenchError;
-use crate::fill::{self, Contents, Filled};
+use crate::fill::{self, Contents, Filled, Found};
 use crate::live::{Live, Stage};
 use crate::measure::device::Devices;
 use crate::measure::report::{Config, Memory, Report};
 use crate::measure::{Snapshot, process};
+use crate::room;
 use crate::run;
 use crate::verify::{Book, Verified};
 use crate::workload::Workload;
@@ -225,34 +226,53 @@ fn prepare_objects(
     runs: &[Workload],
     live: &Live,
 ) -> Result<(Option<Book>, Filled), BenchError> {
-    let kept = Filled { bytes: 0, elapsed: Duration::ZERO };
-    let writes = runs.iter().any(|r| r.op.writes());
+    let kept = |book| {
+        room::check(store, runs, true)?;
+        Ok((book, Filled { bytes: 0, found: Found::Same, elapsed: Duration::ZERO }))
+    };
+    let fill = |book: Option<&Book>, contents, found| {
+        room::check(store, runs, false)?;
+        fill::fill(store, w, book, contents, found, live)
+    };
+    let is_random = fill::is_filled(store, w, Contents::Random)?;
     if !w.verify {
-        if fill::is_filled(store, w, Contents::Random)? {
-            return Ok((None, kept));
+        if is_random {
+            return kept(None);
         }
-        for unit in [512, 1024, 2048, 4096].map(Contents::Units) {
-            if fill::is_filled(store, w, unit)? {
-                if writes {
-                    // From here on nobody knows what they hold.
-                    fill::mark(store, w, Contents::Random)?;
-                }
-                return Ok((None, kept));
+        if known_unit(store, w, u64::MAX)?.is_some() {
+            let kept = kept(None)?;
+            if runs.iter().any(|r| r.op.writes()) {
+                // From here on nobody knows what they hold.
+                fill::mark(store, w, Contents::Random)?;
             }
+            return Ok(kept);
         }
-        return Ok((None, fill::fill(store, w, None, Contents::Random, live)?));
+        return Ok((None, fill(None, Contents::Random, Found::Other)?));
     }
     let mut unit = u64::MAX;
     for r in runs {
         unit = unit.min(r.unit()?);
     }
-    let book = Book::new(w, unit);
-    if fill::is_filled(store, w, Contents::Units(unit))? {
+    if let Some(known) = known_unit(store, w, unit)? {
+        let book = Book::new(w, known);
         book.learn(store, w, live)?;
-        return Ok((Some(book), kept));
+        return kept(Some(book));
     }
-    let filled = fill::fill(store, w, Some(&book), Contents::Units(unit), live)?;
+    let book = Book::new(w, unit);
+    let found = if is_random { Found::Unverifiable } else { Found::Other };
+    let filled = fill(Some(&book), Contents::Units(unit), found)?;
     Ok((Some(book), filled))
+}
+
+/// The unit of the verifiable contents that the objects hold, if they do and if operations that are
+/// multiples of `unit` leave them verifiable: units are powers of two, so that of a smaller one does.
+fn known_unit(store: &Store, w: &Workload, unit: u64) -> Result<Option<u64>, BenchError> {
+    for known in [512, 1024, 2048, 4096] {
+        if known <= unit && fill::is_filled(store, w, Contents::Units(known))? {
+            return Ok(Some(known));
+        }
+    }
+    Ok(None)
 }
 
 /// Waits until the key-value store compacts no more, so that what an earlier step left to do is

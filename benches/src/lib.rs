@@ -15,13 +15,14 @@ mod live;
 pub mod measure;
 mod names;
 mod pool;
+mod room;
 mod run;
 mod verify;
 mod workload;
 
 pub use embedded::Embedded;
 pub use error::BenchError;
-pub use fill::Filled;
+pub use fill::{Filled, Found};
 pub use job::{Driver, Job, JobOptions};
 pub use live::{Live, Stage};
 pub use lodestore_aio::Engine as IoEngine;

@@ -3,6 +3,8 @@
 use lodestore::Error;
 use lodestore_benches::BenchError;
 
+use crate::units;
+
 /// Exit codes, as `--help` documents them.
 pub mod code {
     pub const OK: u8 = 0;
@@ -19,9 +21,10 @@ Exit codes:
   0    all is well
   1    failure: the store, the file system or the device refused; a sentence says what
   2    usage: options that make no sense; nothing was done
-  3    fsck found damage (and, with --repair, could not mend all of it)
+  3    damage: what is stored is not what was written, whichever command found it
+       (of fsck --repair: not all of it could be mended)
   4    bench --verify read something else than was written
-  130  interrupted; temporary stores are removed";
+  130  interrupted; what was temporary or half made is removed";
 
 /// What to do where O_DIRECT is refused.
 pub const NO_DIRECT: &str =
@@ -53,16 +56,42 @@ impl Failure {
     }
 }
 
+/// What to do about a failure, as far as it can be told.
+fn advice(e: &Error) -> &'static str {
+    let errno = match e {
+        Error::Io(io) if io.is_direct_refused() => return NO_DIRECT,
+        Error::Io(io) if io.is_full() => return "choose a smaller size or another file system",
+        Error::Io(io) if io.what == "io_setup" && io.errno == libc::EAGAIN => {
+            return "the system's limit of asynchronous requests is reached: raise fs.aio-max-nr by sysctl, or take --engine threads:8";
+        }
+        Error::NoSpace { .. } => return "the objects and room to overwrite them need a larger store",
+        Error::Io(io) => io.errno,
+        _ => return "",
+    };
+    match errno {
+        libc::EBUSY => "it is mounted, or in use by another store or program: end that first",
+        libc::EACCES | libc::EPERM => "run the program as a user who may do this, or choose another place",
+        libc::EROFS => "the file system is mounted read-only",
+        libc::EMFILE | libc::ENFILE => "raise the limit of open files (ulimit -n)",
+        libc::EIO => "the device failed; the kernel's log (dmesg) says more",
+        _ => "",
+    }
+}
+
 impl From<Error> for Failure {
     fn from(e: Error) -> Self {
-        let advice = match &e {
-            Error::Io(io) if io.is_direct_refused() => format!("; {NO_DIRECT}"),
-            Error::Io(io) if io.is_full() => "; choose a smaller size or another file system".into(),
-            Error::NoSpace { .. } => "; the objects and room to overwrite them need a larger store".into(),
-            _ => String::new(),
+        let code = match &e {
+            e if e.is_damage() => code::DAMAGE,
+            Error::Invalid(_) | Error::TooLarge { .. } => code::USAGE,
+            _ => code::FAILURE,
         };
-        let code = if matches!(e, Error::Invalid(_) | Error::TooLarge { .. }) { code::USAGE } else { code::FAILURE };
-        Failure { code, sentence: format!("{e}{advice}") }
+        let advice = advice(&e);
+        let e = match e {
+            Error::Invalid(s) => s,
+            e => e.to_string(),
+        };
+        let separator = if advice.is_empty() { "" } else { "; " };
+        Failure { code, sentence: format!("{e}{separator}{advice}") }
     }
 }
 
@@ -73,6 +102,14 @@ impl From<BenchError> for Failure {
             BenchError::Usage(s) => Failure::usage(s),
             BenchError::Verify(m) => Failure { code: code::MISMATCH, sentence: m.to_string() },
             BenchError::Stopped => Failure { code: code::INTERRUPTED, sentence: "interrupted".into() },
+            BenchError::NoRoom { needed, available, spare, objects_max } => Failure::other(format!(
+                "no space: {} are needed ({} of it for overwrites in flight), the store has room for {}; nothing was \
+                 changed. Take at most {objects_max} such objects (--objects), smaller ones (--object-size), less in \
+                 flight (--depth), or a larger store (mkfs --size)",
+                units::about(needed),
+                units::about(spare),
+                units::about(available),
+            )),
             e @ BenchError::System { .. } => Failure::other(e.to_string()),
         }
     }

@@ -21,6 +21,8 @@ struct State {
     made: Vec<PathBuf>,
     /// Directories that were empty and are being filled.
     filled: Vec<PathBuf>,
+    /// Directories that are being made on the way to others, deepest first.
+    parents: Vec<PathBuf>,
     /// Whether a first signal came, which only asks what is being done to stop.
     asked: bool,
 }
@@ -28,13 +30,20 @@ struct State {
 impl State {
     fn clean(&self) {
         for dir in &self.filled {
-            for e in fs::read_dir(dir).into_iter().flatten().flatten() {
+            for e in fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_name() != LOST_AND_FOUND) {
                 remove(&e.path());
             }
         }
         self.made.iter().chain(&self.temporary).for_each(|p| remove(p));
+        for p in &self.parents {
+            // Unless somebody has put something there meanwhile.
+            let _ = fs::remove_dir(p);
+        }
     }
 }
+
+/// Made by the file system, and nothing of ours.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// On the way out nothing can be done about what resists.
 fn remove(p: &Path) {
@@ -89,12 +98,17 @@ impl Interrupt {
     }
 
     /// A file or directory that is being made: does nothing to one that holds something already.
+    /// Directories on the way to it that are missing are taken for made as well.
     pub fn remove_if_new(&self, path: &Path) {
         let mut state = self.lock();
-        match fs::read_dir(path).map(Iterator::count) {
-            Ok(0) => state.filled.push(path.to_owned()),
-            Err(_) if !path.exists() => state.made.push(path.to_owned()),
-            _ => {}
+        let is_absent = |p: &Path| !p.as_os_str().is_empty() && fs::symlink_metadata(p).is_err();
+        if is_absent(path) {
+            state.made.push(path.to_owned());
+            state.parents.extend(path.ancestors().skip(1).take_while(|p| is_absent(p)).map(Path::to_owned));
+        } else if let Ok(entries) = fs::read_dir(path)
+            && entries.flatten().all(|e| e.file_name() == LOST_AND_FOUND)
+        {
+            state.filled.push(path.to_owned());
         }
     }
 
@@ -103,5 +117,6 @@ impl Interrupt {
         let mut state = self.lock();
         state.made.clear();
         state.filled.clear();
+        state.parents.clear();
     }
 }

@@ -23,8 +23,13 @@ impl Temporary {
     /// Makes one with room for the objects of `runs`, all of it pre-written: what is measured is a
     /// store that has been in use, not the first touch of its blocks.
     pub fn make(runs: &[Workload], engine: IoEngine, interrupt: &Interrupt) -> Result<Self, Failure> {
-        let failed =
-            |e: std::io::Error| Failure::other(format!("making a temporary store in the current directory: {e}"));
+        let failed = |e: std::io::Error| {
+            // Without the name, which says nothing to anybody.
+            let why = e.raw_os_error().map_or(e.to_string(), |n| std::io::Error::from_raw_os_error(n).to_string());
+            Failure::other(format!(
+                "a temporary store cannot be made in the current directory: {why}; change to another, or name a store"
+            ))
+        };
         let dir = tempfile::Builder::new().prefix("lodestore-bench-").tempdir_in(".").map_err(failed)?;
         interrupt.remove_temporary(dir.path());
         let size = runs.iter().map(size).max().unwrap_or(0);

@@ -33,6 +33,19 @@ pub enum Error {
     /// EINVAL: the request can never succeed.
     #[error("invalid request: {0}")]
     Invalid(String),
+    /// E2BIG: the metadata and deferred contents of one transaction do not fit into one segment of
+    /// the log. Cloning an object carries its whole omap.
+    #[error(
+        "the transaction needs a log record of {got} bytes, at most {max} fit into a segment of this store's log; \
+         nothing was changed. Split the transaction (a clone carries the object's whole omap and cannot be split), \
+         or use a store made with a larger log: mkfs --log-size, of which a segment is an eighth, up to 64 MiB"
+    )]
+    RecordTooLarge {
+        /// Bytes of the record.
+        got: u64,
+        /// The limit.
+        max: u64,
+    },
     /// E2BIG: a limit of the store.
     #[error("{what} is {got}, at most {max} is possible")]
     TooLarge {
@@ -101,12 +114,28 @@ pub enum Error {
     /// The log failed or is damaged.
     #[error("{0}")]
     Wal(#[from] Arc<WalError>),
-    /// Not a store, one of a newer format, one in use, or one with a file missing.
+    /// Not a store, one of a newer format, one in use, or one with a part that is missing or
+    /// another store's. Nothing was changed.
     #[error("{0}")]
     Mount(String),
+    /// EIO: a store whose parts are not what was written: a superblock that does not sum up, a
+    /// file that was shortened, parts of different moments. Nothing was changed.
+    #[error("{0}")]
+    MountDamaged(String),
 }
 
 impl Error {
+    /// Whether stored bytes are not what was written there, rather than absent, in use or refused
+    /// by the system: then only a copy helps, and the program ends with its exit code for damage.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Error::Metadata(_) | Error::Damaged { .. } | Error::MountDamaged(_) => true,
+            Error::Wal(w) => matches!(**w, WalError::Damaged { .. }),
+            Error::Kv(k) => matches!(k, KvError::Damaged { .. }),
+            _ => false,
+        }
+    }
+
     /// The errno a POSIX caller would be given.
     pub fn errno(&self) -> i32 {
         match self {
@@ -115,14 +144,17 @@ impl Error {
             Error::NotEmpty(_) => libc::ENOTEMPTY,
             Error::NoAttr(..) => libc::ENODATA,
             Error::Invalid(_) => libc::EINVAL,
-            Error::TooLarge { .. } => libc::E2BIG,
+            Error::TooLarge { .. } | Error::RecordTooLarge { .. } => libc::E2BIG,
             Error::NoSpace { .. } => libc::ENOSPC,
             Error::Busy { .. } => libc::EAGAIN,
             Error::Poisoned(_) => libc::EROFS,
             Error::Unmounted => libc::ESHUTDOWN,
-            Error::Damaged { .. } | Error::ReadFailed { .. } | Error::Metadata(_) | Error::Kv(_) | Error::Wal(_) => {
-                libc::EIO
-            }
+            Error::Damaged { .. }
+            | Error::ReadFailed { .. }
+            | Error::Metadata(_)
+            | Error::Kv(_)
+            | Error::Wal(_)
+            | Error::MountDamaged(_) => libc::EIO,
             Error::Io(e) => e.errno,
             Error::Mount(_) => libc::EINVAL,
         }

@@ -47,7 +47,7 @@ impl From<&Error> for ErrKind {
             Error::ObjectExists(..) => ErrKind::ObjectExists,
             Error::NoAttr(..) => ErrKind::NoAttr,
             Error::Invalid(_) => ErrKind::Invalid,
-            Error::TooLarge { .. } => ErrKind::TooLarge,
+            Error::TooLarge { .. } | Error::RecordTooLarge { .. } => ErrKind::TooLarge,
             Error::NoSpace { .. } => ErrKind::NoSpace,
             Error::Busy { .. } => ErrKind::Busy,
             Error::Damaged { .. } => ErrKind::Damaged,
@@ -58,7 +58,7 @@ impl From<&Error> for ErrKind {
             Error::Io(_) => ErrKind::Io,
             Error::Kv(_) => ErrKind::Kv,
             Error::Wal(_) => ErrKind::Wal,
-            Error::Mount(_) => ErrKind::Mount,
+            Error::Mount(_) | Error::MountDamaged(_) => ErrKind::Mount,
         }
     }
 }

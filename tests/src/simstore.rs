@@ -270,7 +270,7 @@ macro_rules! sum {
 
 /// Adds the counters of another mount.
 pub fn add_counters(a: &mut Counters, b: &Counters) {
-    sum!(a, b: commits refused enospc_refused batches group_commits syncs log_wraps log_full_waits space_waits allocator_wraps
-        cow_copies blocks_fetched deferred_applied deferred_coalesced deferred_dropped kv_flushes trims cache_hits reads_retried damaged_blocks
+    sum!(a, b: commits refused enospc_refused batches group_commits syncs log_wraps log_full_waits space_waits
+        lookups_elsewhere allocator_wraps cow_copies blocks_fetched deferred_applied deferred_coalesced deferred_dropped kv_flushes trims cache_hits reads_retried damaged_blocks
         records_replayed records_cut torn_tails_cut deferred_replayed allocator_rebuilds);
 }

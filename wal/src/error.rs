@@ -11,13 +11,18 @@ pub enum WalError {
     #[error(transparent)]
     Io(#[from] IoError),
     /// Neither header slot was ever written by a log.
-    #[error("{file} is not a log: neither of the two header slots at offset 0 has its mark")]
+    #[error(
+        "{file} is not a log: neither of the two header slots at offset 0 has its mark; nothing was changed, check where \
+         it leads"
+    )]
     NotALog {
         /// The file.
         file: String,
     },
     /// A newer program wrote this log.
-    #[error("{file} has log format {found}, this program knows formats up to {supported}: use a newer program")]
+    #[error(
+        "{file} has log format {found}, this program knows formats up to {supported}; nothing was changed, use a newer program"
+    )]
     NewerFormat {
         /// The file.
         file: String,
@@ -27,7 +32,9 @@ pub enum WalError {
         supported: u16,
     },
     /// The log belongs to another store.
-    #[error("{file} belongs to store {found:032x}, not to {expected:032x}: check which devices belong together")]
+    #[error("{file} is the log of store {found}, not of {expected}; nothing was changed, check where it leads",
+        found = hyphenated(*found),
+        expected = hyphenated(*expected))]
     Foreign {
         /// The file.
         file: String,
@@ -55,6 +62,12 @@ pub enum WalError {
         /// The rule that is broken.
         what: String,
     },
+}
+
+/// A uuid as it is usually written.
+fn hyphenated(uuid: u128) -> String {
+    let hex = format!("{uuid:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 /// Why a record was not taken. The open batch is as it was before.

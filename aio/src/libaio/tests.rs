@@ -269,7 +269,7 @@ fn a_read_past_the_end_is_enodata_and_gives_the_buffer_back() {
     b.read(1, FILE_BLOCKS - 1, 2);
     let done = b.finish();
     let e = done[0].result.clone().unwrap_err();
-    assert_eq!((e.what, e.file.as_str(), e.errno, e.len), ("read", "f0", libc::ENODATA, 2 * BLOCK as u64));
+    assert_eq!((e.what, e.file.ends_with("/f0"), e.errno, e.len), ("read", true, libc::ENODATA, 2 * BLOCK as u64));
     assert_eq!(done[0].buf.as_ref().map(|b| b.len()), Some(2 * BLOCK));
 }
 
@@ -348,7 +348,7 @@ fn an_aio_sync_of_which_one_part_fails_fails_with_that_file() {
     b.world().outcomes = [Outcome::Whole, Outcome::Error(libc::EIO)].into();
     b.push(1, IoOp::Sync { files: 0b111 });
     let e = b.finish().remove(0).result.unwrap_err();
-    assert_eq!((e.what, e.file.as_str(), e.errno), ("sync", "f1", libc::EIO));
+    assert_eq!((e.what, e.file.ends_with("/f1"), e.errno), ("sync", true, libc::EIO));
 }
 
 #[test]

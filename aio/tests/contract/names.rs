@@ -33,7 +33,7 @@ fn a_file_that_exists_is_not_made_and_one_that_does_not_is_not_opened() {
         let f = s.file("a", 1);
         run(&mut *s.ring(1), write_op(f, 0, pattern(1, 1))).unwrap();
         let e = s.disk.create("a", 8 * B).unwrap_err();
-        assert_eq!((e.what, e.file.as_str(), e.errno), ("create", "a", libc::EEXIST), "{}", s.name);
+        assert_eq!((e.what, e.file, e.errno), ("create", s.shown("a"), libc::EEXIST), "{}", s.name);
         assert_eq!(read(&mut *s.ring(1), f, 0, 1), pattern(1, 1), "{}: it is untouched", s.name);
         let e = s.disk.open("b").unwrap_err();
         assert_eq!((e.what, e.errno), ("open", libc::ENOENT), "{}", s.name);
@@ -79,7 +79,7 @@ fn a_file_system_without_direct_io_says_so_and_serves_the_other_mode() {
     let options = FileDiskOptions::default();
     let e = FileDisk::new("/proc/self", options).open("comm").unwrap_err();
     assert!(e.is_direct_refused(), "{e}");
-    assert_eq!(e.to_string(), "opening with O_DIRECT of comm: Invalid argument (os error 22)");
+    assert_eq!(e.to_string(), "opening with O_DIRECT of /proc/self/comm: Invalid argument (os error 22)");
     let buffered = FileDiskOptions { engine: Engine::Sync, direct: false, ..options };
     assert!(FileDisk::new("/proc/self", buffered).open("comm").is_ok());
 }

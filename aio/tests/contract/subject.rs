@@ -112,6 +112,14 @@ impl Subject {
         }
     }
 
+    /// What messages call a file: real ones by their path.
+    pub fn shown(&self, name: &str) -> String {
+        match &self.medium {
+            Medium::Directory { dir, .. } => dir.path().join(name).display().to_string(),
+            Medium::Simulated(_) => name.to_owned(),
+        }
+    }
+
     /// A ring over the files open now.
     pub fn ring(&self, depth: usize) -> Box<dyn Ring> {
         self.disk.ring(depth).unwrap()

@@ -80,7 +80,12 @@ impl RocksKv {
     /// refuses it, or refuses O_DIRECT where that is asked for.
     pub fn open(path: &Path, config: &RocksConfig) -> Result<RocksKv, KvError> {
         if !holds_store(path) {
-            return Err(KvError::Missing { reason: format!("there is no store in {}", path.display()) });
+            return Err(KvError::Missing {
+                reason: format!(
+                    "there is none in {}; put its directory back, or check where the path leads",
+                    path.display()
+                ),
+            });
         }
         if !path.join("CURRENT").exists() {
             return Err(KvError::Damaged {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lodestore::{EngineConfig, MountOptions, Policy};
 use lodestore_benches::{
-    BenchError, Driver, Filled, IoEngine, Job, JobOptions, Live, Mix, Pattern, Report, Until, Verified, Workload,
+    BenchError, Driver, Filled, Found, IoEngine, Job, JobOptions, Live, Mix, Pattern, Report, Until, Verified, Workload,
 };
 use serde_json::{Value, json};
 
@@ -227,7 +227,13 @@ fn print_text(a: &Args, r: &Results) -> Result<(), Failure> {
     let mut out = table::results(&r.reports, &place);
     out += &match r.filled.bytes {
         0 => "\nobjects: kept from an earlier run\n".to_owned(),
-        n => format!("\nobjects: {} filled in {:.1} s\n", units::about(n), r.filled.elapsed.as_secs_f64()),
+        n => {
+            let why = match r.filled.found {
+                Found::Unverifiable => "; those of an earlier run without --verify could not be compared",
+                Found::Same | Found::Other => "",
+            };
+            format!("\nobjects: {} filled in {:.1} s{why}\n", units::about(n), r.filled.elapsed.as_secs_f64())
+        }
     };
     if let Some(v) = r.verified {
         out += &format!(

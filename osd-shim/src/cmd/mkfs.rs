@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lodestore::{MkfsOptions, Store};
+use lodestore::{Layout, MkfsOptions, Store};
 use lodestore_benches::IoEngine;
 use lodestore_benches::measure::device;
 use serde_json::json;
@@ -17,7 +17,8 @@ use crate::{output, progress, units};
 
 /// Makes a store in an empty or new directory.
 ///
-/// If it fails, nothing is left behind.
+/// If it fails or is interrupted, nothing is left behind (but a block device may be overwritten in
+/// part). What a device or file holds is never overwritten without --force.
 #[derive(clap::Args)]
 #[command(after_help = EXIT_CODES)]
 pub struct Args {
@@ -26,15 +27,21 @@ pub struct Args {
     /// Room for object data, over all fragment files; a block device brings its own size.
     #[arg(long, value_name = "SIZE", default_value = "16g", value_parser = units::size)]
     size: u64,
-    /// File to make, or block device to OVERWRITE, as a fragment file; may be given several times.
+    /// File to make, or block device to use, as a fragment file; may be given several times.
     #[arg(long, value_name = "PATH")]
     data: Vec<PathBuf>,
-    /// File to make, or block device to OVERWRITE, for the log.
+    /// File to make, or block device to use, for the log.
     #[arg(long, value_name = "PATH")]
     log: Option<PathBuf>,
+    /// Size of the log; without it 1/32 of --size, 16m to 512m. A transaction fits into an eighth.
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    log_size: Option<u64>,
     /// Directory to make for the key-value store.
     #[arg(long, value_name = "PATH")]
     kv: Option<PathBuf>,
+    /// Overwrite block devices that hold something, and replace files that exist.
+    #[arg(long)]
+    force: bool,
     /// How files are written: libaio, threads:N or sync.
     #[arg(long, value_name = "ENGINE", default_value = "libaio")]
     engine: IoEngine,
@@ -50,22 +57,40 @@ pub fn run(a: &Args) -> Result<(), Failure> {
         data: a.data.clone(),
         log: a.log.clone(),
         kv: a.kv.clone(),
+        log_size: a.log_size,
+        force: a.force,
         engine: a.engine,
         ..Default::default()
     };
     let interrupt = Interrupt::listen()?;
     let begin = Instant::now();
-    make(&a.dir, &options, &interrupt)?;
+    let layout = make(&a.dir, &options, &interrupt)?;
     let s = begin.elapsed().as_secs_f64();
+    let size: u64 = layout.data.iter().sum();
     if a.json {
-        return output::json(&json!({ "dir": a.dir, "size": a.size, "engine": a.engine.to_string(), "seconds": s }));
+        return output::json(&json!({
+            "dir": a.dir.to_string_lossy(),
+            "size": size,
+            "data": layout.data,
+            "log": layout.log,
+            "segment": layout.segment,
+            "prewritten": layout.prewrite,
+            "engine": a.engine.to_string(),
+            "seconds": s,
+        }));
     }
-    output::text(&format!("made a store of {} in {} ({s:.1} s)\n", units::about(a.size), a.dir.display()))
+    output::text(&format!(
+        "made a store of {} in {}, with a log of {} ({s:.1} s)\n",
+        units::about(size),
+        a.dir.display(),
+        units::about(layout.log)
+    ))
 }
 
 /// Makes a store, showing progress. Everything made so far is removed on failure and on a signal.
-pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<(), Failure> {
-    check_room(dir, options)?;
+pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<Layout, Failure> {
+    let layout = options.check(dir)?;
+    check_room(dir, options, &layout)?;
     check_direct(dir, options.engine)?;
     interrupt.remove_if_new(dir);
     options.data.iter().chain(&options.log).chain(&options.kv).for_each(|p| interrupt.remove_if_new(p));
@@ -111,12 +136,9 @@ fn check_direct(dir: &Path, engine: IoEngine) -> Result<(), Failure> {
 
 /// Refuses a store for which a file system has no room, before that file system is filled up to
 /// find out.
-fn check_room(dir: &Path, o: &MkfsOptions) -> Result<(), Failure> {
-    let log = o.log_size.unwrap_or((o.size / 32).clamp(16 << 20, 512 << 20));
-    let inside = [dir.to_owned()];
-    let data = if o.data.is_empty() { &inside[..] } else { &o.data };
-    let mut parts: Vec<(&Path, u64)> = data.iter().map(|p| (p.as_path(), o.size / data.len() as u64)).collect();
-    parts.push((o.log.as_deref().unwrap_or(dir), log));
+fn check_room(dir: &Path, o: &MkfsOptions, layout: &Layout) -> Result<(), Failure> {
+    let data = layout.data.iter().enumerate().map(|(n, len)| (o.data.get(n).map_or(dir, PathBuf::as_path), *len));
+    let parts: Vec<(&Path, u64)> = data.chain([(o.log.as_deref().unwrap_or(dir), layout.log)]).collect();
     let mut needed: BTreeMap<u64, (&Path, u64)> = BTreeMap::new();
     for (path, bytes) in parts {
         let Ok(m) = fs::metadata(existing(path)) else { continue };
@@ -131,7 +153,7 @@ fn check_room(dir: &Path, o: &MkfsOptions) -> Result<(), Failure> {
         {
             let (bytes, free) = (units::about(bytes), units::about(free));
             let sentence = format!(
-                "no space: the store needs {bytes} on the file system of {}, {free} are free; choose a smaller size or another file system",
+                "no space: the store needs {bytes} on the file system of {}, {free} are free; choose a smaller --size or another file system",
                 path.display()
             );
             return Err(Failure { code: code::FAILURE, sentence });

@@ -4,14 +4,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lodestore::format::superblock::{self, Superblock};
+use lodestore::format::superblock::{self, Superblock, uuid_text};
 use lodestore::{Counters, MountOptions, Stats, Store};
 use lodestore_benches::IoEngine;
 use lodestore_benches::measure::process;
 use lodestore_kv::CFS;
 use serde_json::{Map, Value, json};
 
-use crate::failure::{EXIT_CODES, Failure};
+use crate::failure::{EXIT_CODES, Failure, code};
 use crate::{output, units};
 
 /// Shows the space and counters of a store that is not in use.
@@ -44,20 +44,24 @@ pub fn run(a: &Args) -> Result<(), Failure> {
     let mount_ms = (begin.elapsed().as_secs_f64() * 1e5).round() / 100.0;
     let stats = store.stats()?;
     let rss = process::memory().map(|(now, _)| now);
-    store.umount()?;
+    let unmounted = store.umount();
+    let poisoned = stats.poisoned.clone();
+    if poisoned.is_none() {
+        unmounted?;
+    }
     let found = Found { superblock: superblock(&a.dir)?, stats, mount_ms, rss };
-    if a.json { print_json(a, &found) } else { print_text(a, &found) }
+    let printed = if a.json { print_json(a, &found) } else { print_text(a, &found) };
+    match poisoned {
+        // What makes a store read-only as soon as it is mounted is damage to its metadata.
+        Some(reason) => Err(Failure { code: code::DAMAGE, sentence: format!("the store is read-only: {reason}") }),
+        None => printed,
+    }
 }
 
 fn superblock(dir: &Path) -> Result<Superblock, Failure> {
     let path = dir.join(superblock::FILE);
     let bytes = fs::read(&path).map_err(|e| Failure::other(format!("{}: {e}", path.display())))?;
-    Ok(Superblock::decode(&bytes)?)
-}
-
-fn uuid(s: &Superblock) -> String {
-    let hex: String = s.uuid.iter().map(|b| format!("{b:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    Ok(Superblock::decode(&bytes, &path.display().to_string())?)
 }
 
 /// Names and values, in the order of the definition.
@@ -86,8 +90,8 @@ fn print_json(a: &Args, f: &Found) -> Result<(), Failure> {
     let counters: Map<String, Value> =
         counters(&f.stats.counters).into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
     output::json(&json!({
-        "dir": a.dir,
-        "uuid": uuid(&f.superblock),
+        "dir": a.dir.to_string_lossy(),
+        "uuid": uuid_text(&f.superblock.uuid),
         "layout": { "data": f.superblock.layout.data, "log": f.superblock.layout.log, "segment": f.superblock.layout.segment },
         "space": {
             "total": s.total, "available": s.available, "allocated": s.allocated, "stored": s.stored,
@@ -105,7 +109,7 @@ fn print_json(a: &Args, f: &Found) -> Result<(), Failure> {
 fn print_text(a: &Args, f: &Found) -> Result<(), Failure> {
     let (s, c, l) = (&f.stats.space, &f.stats.counters, &f.superblock.layout);
     let percent = |n: u64| 100.0 * n as f64 / s.total.max(1) as f64;
-    let mut out = format!("{}  {}\n\n", a.dir.display(), uuid(&f.superblock));
+    let mut out = format!("{}  {}\n\n", a.dir.display(), uuid_text(&f.superblock.uuid));
     let mut row =
         |name: &str, bytes: u64, note: String| out += &format!("  {name:<12} {:>10}  {note}\n", units::about(bytes));
     row("total", s.total, format!("{} fragment file(s), log of {}", l.data.len(), units::about(l.log)));
@@ -120,9 +124,6 @@ fn print_text(a: &Args, f: &Found) -> Result<(), Failure> {
     out += &format!("\nmounted {how} in {:.1} ms", f.mount_ms);
     for (name, n) in counters(c).into_iter().filter(|(_, n)| *n > 0) {
         out += &format!(", {name} {}", units::thousands(n));
-    }
-    if let Some(reason) = &f.stats.poisoned {
-        out += &format!("\npoisoned: {reason}");
     }
     output::text(&(out + "\n"))
 }

@@ -217,7 +217,7 @@ impl Engine {
                 plan.taken.iter().for_each(|r| self.alloc.release(*r));
                 match e {
                     AppendError::TooLarge { len, max } => {
-                        self.refuse(q, Error::TooLarge { what: "log record of a transaction", got: len, max });
+                        self.refuse(q, Error::RecordTooLarge { got: len, max });
                         return true;
                     }
                     AppendError::Full => {

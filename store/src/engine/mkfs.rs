@@ -8,8 +8,11 @@ use super::Engine;
 use crate::config::Layout;
 use crate::error::Error;
 use crate::format::codec::VALUE_LEN_MAX;
+use crate::format::label::{self, Label};
+use crate::format::snapshot::Head;
 use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
 use crate::format::{BLOCK_LEN, key, small};
+use crate::types::Lsn;
 
 /// Name of the log's file.
 pub const LOG_FILE: &str = "log";
@@ -34,10 +37,10 @@ impl Engine {
         uuid: [u8; 16],
         progress: Progress<'_>,
     ) -> Result<(), Error> {
-        check(layout)?;
+        check_layout(layout)?;
         let mut data = Vec::new();
         for (n, len) in layout.data.iter().enumerate() {
-            data.push((file(disk, &data_file(n), *len)?, *len));
+            data.push((file(disk, &data_file(n), *len + label::LEN)?, *len));
         }
         let log = file(disk, LOG_FILE, layout.log)?;
         let superblock = file(disk, FILE, BLOCK_LEN)?;
@@ -53,13 +56,15 @@ impl Engine {
         lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
         let prewrite = layout.prewrite.min(layout.data.iter().sum());
         zero_data(ring, &data, prewrite, progress)?;
-        let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
-        run(ring, IoOp::Sync { files })?;
+        write_labels(ring, data.iter().copied(), uuid, 0)?;
         let value = small::encode_u64(prewrite / BLOCK_LEN);
         let put = |key: &[u8], value| KvOp::Put { cf: Cf::Meta, key: key.to_vec(), value };
-        kv.write(&[put(key::PREWRITTEN, value), put(key::UUID, small::encode_bytes(&uuid))], 0)?;
+        // As after a clean unmount, so that the first mount need not look for free space.
+        let head = Head { lsn: 0, parts: 0, objects: 0, stored: 0, used: 0 };
+        let uuid_value = small::encode_bytes(&uuid);
+        kv.write(&[put(key::PREWRITTEN, value), put(key::UUID, uuid_value), put(&key::snapshot(0), head.encode())], 0)?;
         kv.flush()?;
-        let bytes = Superblock { uuid, layout: layout.clone() }.encode();
+        let bytes = Superblock::new(uuid, layout.clone()).encode();
         let data = AlignedBuf::copy_of(&bytes).freeze();
         run(ring, IoOp::Write { file: superblock, offset: 0, data, dsync: false })?;
         run(ring, IoOp::Sync { files: superblock.mask() })?;
@@ -67,7 +72,26 @@ impl Engine {
     }
 }
 
-fn check(layout: &Layout) -> Result<(), Error> {
+/// Labels the fragment files, given in order with their bytes of data, and makes everything
+/// written to them durable. The ring must be idle.
+pub(super) fn write_labels(
+    ring: &mut dyn Ring,
+    files: impl Iterator<Item = (FileId, u64)>,
+    uuid: [u8; 16],
+    lsn: Lsn,
+) -> Result<(), IoError> {
+    let mut mask = 0;
+    for (number, (file, data_len)) in files.enumerate() {
+        let label = Label { uuid, number: number as u32, data_len, lsn };
+        let data = AlignedBuf::copy_of(&label.encode()).freeze();
+        run(ring, IoOp::Write { file, offset: data_len, data, dsync: false })?;
+        mask |= file.mask();
+    }
+    run(ring, IoOp::Sync { files: mask }).map(drop)
+}
+
+/// Refuses sizes that make no store.
+pub(crate) fn check_layout(layout: &Layout) -> Result<(), Error> {
     let invalid = |s: String| Err(Error::Invalid(s));
     if layout.data.is_empty() || layout.data.len() > DATA_FILES_MAX {
         return invalid(format!("{} fragment files: 1 to {DATA_FILES_MAX} are possible", layout.data.len()));
@@ -81,7 +105,10 @@ fn check(layout: &Layout) -> Result<(), Error> {
         return invalid("a fragment file of no bytes".into());
     }
     if layout.segment < 4 * BLOCK_LEN || (layout.log.saturating_sub(2 * BLOCK_LEN)) / layout.segment < 4 {
-        return invalid(format!("a log of {} bytes has no room for 4 segments of {}", layout.log, layout.segment));
+        return invalid(format!(
+            "a log of {} bytes is too small: it has no room for 4 segments of {}",
+            layout.log, layout.segment
+        ));
     }
     if layout.segment as usize > VALUE_LEN_MAX {
         return invalid(format!("segments of {} bytes: at most {VALUE_LEN_MAX} are possible", layout.segment));
@@ -94,7 +121,10 @@ fn file(disk: &mut dyn Disk, name: &str, len: u64) -> Result<FileId, Error> {
         Err(e) if e.errno == libc::EEXIST => {
             let f = disk.open(name)?;
             match disk.len(f) {
-                have if have < len => Err(Error::Mount(format!("file '{name}' has {have} bytes, {len} are needed"))),
+                have if have < len => {
+                    let name = disk.ring(1)?.file_name(f);
+                    Err(Error::Mount(format!("{name} has {have} bytes, {len} are needed: it is too small")))
+                }
                 _ => Ok(f),
             }
         }

@@ -9,6 +9,7 @@ mod commit;
 mod fsck;
 mod mkfs;
 mod mount;
+mod parts;
 mod read;
 mod umount;
 
@@ -35,8 +36,8 @@ use crate::types::{CollectionId, Lsn, ObjectId};
 pub use background::{Job, JobDone, LOOKUP_THREADS};
 use commit::{Durable, Group, Queued};
 pub use fsck::{FsckError, FsckReport};
+pub(crate) use mkfs::check_layout;
 pub use mkfs::{LOG_FILE, data_file};
-pub(crate) use mount::read_superblock as check_superblock;
 use read::Reading;
 
 /// A completion.
@@ -84,6 +85,8 @@ pub struct Engine {
     wal: lodestore_wal::Writer,
     log_file: FileId,
     data: Vec<DataFile>,
+    /// The store's uuid, if its fragment files have labels.
+    label_uuid: Option<[u8; 16]>,
     meta: Meta,
     alloc: Allocator,
     limbo: Limbo,

@@ -12,7 +12,7 @@ use lodestore_aio::{AlignedBuf, Disk, IoOp, Ring, run};
 use lodestore_kv::{CFS, Cf, Kv, KvOp};
 use lodestore_wal::{Reader, Tail};
 
-use super::mkfs::{LOG_FILE, data_file};
+use super::parts::Parts;
 use super::{DataFile, Engine};
 use crate::alloc::{Allocator, Limbo};
 use crate::bugs::{self, Bug};
@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::format::chunk::Chunk;
 use crate::format::record::{self, DataRef};
 use crate::format::snapshot::{self, Head};
-use crate::format::superblock::{FILE, Superblock};
+use crate::format::superblock::Superblock;
 use crate::format::{BLOCK_LEN, damaged, key, small};
 use crate::ledger::{Counters, Ledger};
 use crate::meta::Meta;
@@ -38,18 +38,32 @@ const VERIFY_BLOCKS: u64 = 256;
 
 impl Engine {
     /// Opens the store on `disk`, replays its log and returns it ready to work.
-    pub fn mount(mut disk: Box<dyn Disk>, kv: Arc<dyn Kv>, config: EngineConfig) -> Result<Engine, Error> {
-        let superblock = read_superblock(&mut *disk)?;
-        let mut data = Vec::new();
-        let mut first = 0;
-        for (n, len) in superblock.layout.data.iter().enumerate() {
-            let name = data_file(n);
-            let file = open(&mut *disk, &name, *len)?;
-            data.push(DataFile { file, name, first, blocks: len / BLOCK_LEN });
-            first += len / BLOCK_LEN;
-        }
-        let log_file = open(&mut *disk, LOG_FILE, superblock.layout.log)?;
+    pub fn mount(disk: Box<dyn Disk>, kv: Arc<dyn Kv>, config: EngineConfig) -> Result<Engine, Error> {
+        Engine::mount_with(disk, |_| Ok(kv), config)
+    }
+
+    /// The same, with a key-value store that is opened only when superblock, fragment files and log
+    /// were found to belong together and to be whole: opening it may change it.
+    pub fn mount_with(
+        mut disk: Box<dyn Disk>,
+        open_kv: impl FnOnce(&Superblock) -> Result<Arc<dyn Kv>, Error>,
+        config: EngineConfig,
+    ) -> Result<Engine, Error> {
+        let parts = Parts::open(&mut *disk)?;
         let mut ring = disk.ring(config.depth.max(8))?;
+        let labels = parts.labels(&mut *ring)?;
+        // After a mere kill, what was written but not flushed is still to be seen. Nothing may be
+        // done because of it before it is durable: a power failure could take it back.
+        let all = parts.data.iter().map(|d| d.file.mask()).fold(parts.log.mask(), |a, b| a | b);
+        if !bugs::enabled(Bug::BelieveUnflushedLog) {
+            run(&mut *ring, IoOp::Sync { files: all })?;
+        }
+        let reader = Reader::open(&mut *ring, parts.log, parts.superblock.uuid)?;
+        let kv = open_kv(&parts.superblock)?;
+        let clean = reader.was_closed().then(|| reader.lsn_max());
+        parts.check_kv(&*kv, clean, &labels)?;
+        let Parts { superblock, data, log: log_file } = parts;
+        let total = superblock.layout.data.iter().sum::<u64>() / BLOCK_LEN;
         let mut replay = Replay {
             ring: &mut *ring,
             kv: &*kv,
@@ -57,19 +71,9 @@ impl Engine {
             counters: Counters::default(),
             ledger: Ledger::default(),
         };
-        // After a mere kill, what was written but not flushed is still to be seen. Nothing may be
-        // done because of it before it is durable: a power failure could take it back.
-        let all = data.iter().map(|d| d.file.mask()).fold(log_file.mask(), |a, b| a | b);
-        if !bugs::enabled(Bug::BelieveUnflushedLog) {
-            run(replay.ring, IoOp::Sync { files: all })?;
-        }
-        check_uuid(&*kv, superblock.uuid)?;
-        let reader = Reader::open(replay.ring, log_file, superblock.uuid)?;
-        let clean = reader.was_closed().then(|| reader.lsn_max());
         let (wal, last) = replay.run(reader)?;
         let (mut counters, ledger) = (replay.counters, replay.ledger);
 
-        let total = first;
         let usable = match kv.get(Cf::Meta, key::PREWRITTEN)? {
             Some(v) => small::decode_u64("pre-written space", &v)?,
             None => return Err(damaged("pre-written space", "its record is missing")),
@@ -99,6 +103,7 @@ impl Engine {
             wal,
             log_file,
             data,
+            label_uuid: superblock.has_labels().then_some(superblock.uuid),
             alloc: space.alloc,
             limbo: Limbo::default(),
             deferred: DeferredSet::default(),
@@ -143,53 +148,6 @@ impl Engine {
     }
 }
 
-pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, Error> {
-    let file = disk.open(FILE).map_err(|e| match e.errno {
-        libc::ENOENT => Error::Mount(format!(
-            "no file '{FILE}' here: this is not a lodestore store; make one with mkfs, or check the path"
-        )),
-        _ => e.into(),
-    })?;
-    if disk.len(file) < BLOCK_LEN {
-        return Err(Error::Mount(format!(
-            "file '{FILE}' has {} bytes, {BLOCK_LEN} are needed: mkfs did not finish, or it was cut",
-            disk.len(file)
-        )));
-    }
-    let mut ring = disk.ring(1)?;
-    let buf = AlignedBuf::zeroed(BLOCK_LEN as usize);
-    let buf = run(&mut *ring, IoOp::Read { file, offset: 0, buf })?.expect("a read returns its buffer");
-    Superblock::decode(&buf)
-}
-
-/// Refuses the key-value store of another store, which a link may lead to.
-fn check_uuid(kv: &dyn Kv, uuid: [u8; 16]) -> Result<(), Error> {
-    match kv.get(Cf::Meta, key::UUID)? {
-        Some(v) if small::decode_bytes(v.clone())? == uuid => Ok(()),
-        Some(_) => Err(Error::Mount(
-            "the key-value store belongs to another store; nothing was changed, check where 'kv' leads".into(),
-        )),
-        None => Err(Error::Mount(
-            "the key-value store is that of no store; nothing was changed, check where 'kv' leads".into(),
-        )),
-    }
-}
-
-fn open(disk: &mut dyn Disk, name: &str, len: u64) -> Result<lodestore_aio::FileId, Error> {
-    let file = disk.open(name).map_err(|e| match e.errno {
-        libc::ENOENT => {
-            Error::Mount(format!("file '{name}' of the store is missing; nothing was changed, put it back"))
-        }
-        _ => e.into(),
-    })?;
-    match disk.len(file) {
-        have if have < len => Err(Error::Mount(format!(
-            "file '{name}' has {have} bytes, {len} are expected: it was shortened; nothing was changed"
-        ))),
-        _ => Ok(file),
-    }
-}
-
 struct Replay<'a> {
     ring: &'a mut dyn Ring,
     kv: &'a dyn Kv,
@@ -207,7 +165,7 @@ impl Replay<'_> {
         }
         let ahead = markers.iter().max().copied().unwrap_or(0);
         if ahead > reader.lsn_max() {
-            return Err(Error::Mount(format!(
+            return Err(Error::MountDamaged(format!(
                 "the key-value store has changes up to LSN {ahead}, the log ends at {}: its end was lost. Nothing was changed; restore from a replica or a backup",
                 reader.lsn_max()
             )));
@@ -241,7 +199,7 @@ impl Replay<'_> {
             }
         }
         if ahead > last {
-            return Err(Error::Mount(format!(
+            return Err(Error::MountDamaged(format!(
                 "the key-value store has changes up to LSN {ahead}, the data of LSN {} in the log is damaged; restore from a replica or a backup",
                 last + 1
             )));

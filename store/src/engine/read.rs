@@ -174,7 +174,10 @@ impl Engine {
         // One that waited with others may have been told meanwhile that the ring failed.
         let Some(mut r) = self.reads.remove(&id) else { return };
         self.meta.without_blocking(std::mem::take(&mut r.lookups));
-        let answer = self.answer(&mut r);
+        // Taken out, so that the rest of the reading can be filled in beside it.
+        let read = std::mem::replace(&mut r.read, Read::Collections);
+        let answer = self.answer(&mut r, &read);
+        r.read = read;
         r.lookups = self.meta.looked_up();
         let result = match answer {
             Ok(Some(answer)) => Ok(answer),
@@ -199,34 +202,33 @@ impl Engine {
     }
 
     /// The answer to a read; `None` if data has to be read for it.
-    fn answer(&mut self, r: &mut Reading) -> Result<Option<Answer>, Missed> {
-        let read = r.read.clone();
-        if self.is_behind(&read) {
+    fn answer(&mut self, r: &mut Reading, read: &Read) -> Result<Option<Answer>, Missed> {
+        if self.is_behind(read) {
             // After a failure in the middle of applying, this would miss acknowledged changes.
             return Err(Error::Poisoned(self.poison.clone().expect("it failed")).into());
         }
         Ok(Some(match read {
             Read::Data(c, oid, ranges) => {
-                self.begin_data(r, c, &oid, &ranges)?;
+                self.begin_data(r, *c, oid, ranges)?;
                 if r.left > 0 {
                     return Ok(None);
                 }
                 Answer::Data(r.take_data())
             }
-            Read::Stat(c, oid) => self.stat(c, &oid)?,
-            Read::Extents(c, oid, offset, len) => self.extents(c, &oid, offset, len)?,
-            Read::Attr(c, oid, name) => match self.object(c, &oid)?.attrs.get(&name) {
+            Read::Stat(c, oid) => self.stat(*c, oid)?,
+            Read::Extents(c, oid, offset, len) => self.extents(*c, oid, *offset, *len)?,
+            Read::Attr(c, oid, name) => match self.object(*c, oid)?.attrs.get(name) {
                 Some(v) => Answer::Attr(v.clone()),
-                None => return Err(Error::NoAttr(oid, name).into()),
+                None => return Err(Error::NoAttr(oid.clone(), name.clone()).into()),
             },
             Read::Attrs(c, oid) => {
-                let o = self.object(c, &oid)?;
+                let o = self.object(*c, oid)?;
                 Answer::Entries(o.attrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect(), false)
             }
-            Read::OmapHeader(c, oid) => self.omap_header(c, &oid)?,
-            Read::OmapValues(c, oid, keys) => self.omap_values(c, &oid, &keys)?,
-            Read::Omap(c, oid, range) => self.omap_page(c, &oid, &range)?,
-            Read::List(c, start, end, max) => self.list(c, start.as_ref(), end.as_ref(), max)?,
+            Read::OmapHeader(c, oid) => self.omap_header(*c, oid)?,
+            Read::OmapValues(c, oid, keys) => self.omap_values(*c, oid, keys)?,
+            Read::Omap(c, oid, range) => self.omap_page(*c, oid, range)?,
+            Read::List(c, start, end, max) => self.list(*c, start.as_ref(), end.as_ref(), *max)?,
             Read::Collections => {
                 Answer::Collections(crate::meta::load_collections(&*self.kv)?.into_iter().collect())
             }

@@ -2,10 +2,11 @@
 
 use lodestore_kv::{Cf, KvOp};
 
+use super::mkfs::write_labels;
 use super::{Engine, Event};
 use crate::error::Error;
-use crate::format::key;
 use crate::format::snapshot::{self, Head, PART_RUNS};
+use crate::format::{BLOCK_LEN, key};
 
 impl Engine {
     /// Completes what was submitted, writes everything that waits, and closes the store. Returns
@@ -25,6 +26,11 @@ impl Engine {
         // With the log trimmed to its end, nothing in limbo is needed any more.
         let space = self.statfs();
         assert!(space.limbo == 0 && self.deferred.is_settled(), "the log is trimmed to its end");
+        // Before the snapshot, so that no label is ever older than it.
+        if let Some(uuid) = self.label_uuid {
+            let files = self.data.iter().map(|d| (d.file, d.blocks * BLOCK_LEN));
+            write_labels(&mut *self.ring, files, uuid, self.wal.last_durable())?;
+        }
         self.write_snapshot()?;
         self.kv.flush()?;
         fail::fail_point!("umount::before_clean_mark");

@@ -4,6 +4,7 @@
 pub mod chunk;
 pub mod codec;
 pub mod key;
+pub mod label;
 pub mod onode;
 pub mod record;
 pub mod shared;

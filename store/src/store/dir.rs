@@ -1,22 +1,29 @@
 //! The directory of a store: what is made, found, locked and removed in it.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, SyncMode};
+use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, IoError, SyncMode};
 use lodestore_kv::{Kv, RocksConfig, RocksKv};
 
+use super::claim;
 use crate::config::{EngineConfig, Layout};
-use crate::engine::{Engine, FsckReport, LOG_FILE, data_file};
+use crate::engine::{Engine, FsckReport, LOG_FILE, check_layout, data_file};
 use crate::error::Error;
 use crate::format::BLOCK_LEN;
-use crate::format::superblock;
+use crate::format::codec::VALUE_LEN_MAX;
+use crate::format::label::{self, Label};
+use crate::format::superblock::{self, Superblock, uuid_text};
 
-const LOCK_FILE: &str = "lock";
-const KV_DIR: &str = "kv";
+pub(super) const LOCK_FILE: &str = "lock";
+pub(super) const KV_DIR: &str = "kv";
+/// In the directory of the key-value store: whose it is.
+const KV_LABEL_FILE: &str = "label";
+/// Stands in that label where a fragment file has its number.
+const KV_LABEL_NUMBER: u32 = u32::MAX;
 
 /// What to make. Sizes in bytes.
 #[derive(Clone, Debug)]
@@ -29,12 +36,15 @@ pub struct MkfsOptions {
     pub log: Option<PathBuf>,
     /// Directory for the key-value store, which must not exist; none for one in the directory.
     pub kv: Option<PathBuf>,
-    /// Size of the log; by default 1/32 of the size, 16 MiB to 512 MiB.
+    /// Size of the log; by default 1/32 of the size, 16 MiB to 512 MiB. One that is chosen has
+    /// segments of an eighth of it, up to 64 MiB; else they have at most 16 MiB.
     pub log_size: Option<u64>,
     /// How much of the data space is pre-written now; by default at most 4 GiB.
     pub prewrite: Option<u64>,
     /// How files are written.
     pub engine: IoEngine,
+    /// Overwrite block devices that hold something, replace files that exist.
+    pub force: bool,
 }
 
 impl Default for MkfsOptions {
@@ -47,6 +57,7 @@ impl Default for MkfsOptions {
             log_size: None,
             prewrite: None,
             engine: IoEngine::Libaio,
+            force: false,
         }
     }
 }
@@ -64,7 +75,24 @@ pub struct MountOptions {
     pub kv: RocksConfig,
 }
 
+/// Segments of a log whose size was chosen, and of others, are at most so long.
+const SEGMENT_CHOSEN_MAX: u64 = VALUE_LEN_MAX as u64;
+const SEGMENT_MAX: u64 = 16 << 20;
+
 impl MkfsOptions {
+    /// Refuses what [`Store::mkfs`](crate::Store::mkfs) into `dir` would refuse before it makes
+    /// anything; else says what sizes the store will have.
+    pub fn check(&self, dir: &Path) -> Result<Layout, Error> {
+        let layout = self.layout()?;
+        check_layout(&layout)?;
+        if dir.exists() {
+            claim::check_empty(dir, false)?;
+        }
+        claim::check(dir, self)?;
+        Ok(layout)
+    }
+
+    /// The sizes that come of the options; block devices bring their own.
     fn layout(&self) -> Result<Layout, Error> {
         let round = |n: u64| n / BLOCK_LEN * BLOCK_LEN;
         let n = self.data.len().max(1) as u64;
@@ -72,16 +100,15 @@ impl MkfsOptions {
         for i in 0..n as usize {
             let device = self.data.get(i).filter(|p| is_block_device(p));
             data.push(match device {
-                Some(p) => round(device_len(p)?),
+                Some(p) => round(device_len(p)?).saturating_sub(label::LEN),
                 None => round(self.size / n),
             });
         }
-        let total: u64 = data.iter().sum();
+        let total = data.iter().fold(0u64, |a, b| a.saturating_add(*b));
         const LEAST: u64 = 16 << 20;
         if total < LEAST {
             return Err(Error::Invalid(format!(
-                "a store of {} bytes: at least {LEAST} are needed",
-                self.size.max(total)
+                "a store of {total} bytes is too small: at least {LEAST} are needed (16m)"
             )));
         }
         let log = match (&self.log_size, &self.log) {
@@ -89,7 +116,8 @@ impl MkfsOptions {
             (None, Some(p)) if is_block_device(p) => device_len(p)?.min(512 << 20),
             _ => (total / 32).clamp(16 << 20, 512 << 20),
         };
-        let segment = round((log / 8).clamp(64 << 10, 16 << 20));
+        let segment_max = if self.log_size.is_some() { SEGMENT_CHOSEN_MAX } else { SEGMENT_MAX };
+        let segment = round((log / 8).clamp(64 << 10, segment_max));
         // The log is whole segments behind its two header blocks.
         let segments = log.saturating_sub(2 * BLOCK_LEN) / segment.max(1);
         let log = 2 * BLOCK_LEN + segments * segment;
@@ -98,43 +126,59 @@ impl MkfsOptions {
     }
 }
 
-/// Makes a store in `dir`, which must be empty or absent. What was made is removed if it fails.
-pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<(), Error> {
-    let layout = o.layout()?;
-    let existed = dir.exists();
-    if existed {
-        let mut entries = fs::read_dir(dir).map_err(|e| place(dir, e))?;
-        if let Some(Ok(e)) = entries.find(|e| e.as_ref().is_ok_and(|e| e.file_name() != "lost+found")) {
-            let what = if dir.join(superblock::FILE).exists() { "holds a store" } else { "is not empty" };
-            return Err(Error::Mount(format!(
-                "directory {} {what} (it has '{}'); nothing was changed, choose an empty or a new one",
-                dir.display(),
-                e.file_name().display()
-            )));
-        }
-    } else {
-        fs::create_dir_all(dir).map_err(|e| place(dir, e))?;
-    }
+/// Makes a store in `dir`, which must be empty or absent, and says what sizes it has. What was
+/// made is removed if it fails.
+pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Layout, Error> {
+    let layout = o.check(dir)?;
     let mut made = Made::default();
-    let result = make(dir, o, &layout, &mut made, progress);
+    let result = made.directories(dir).and_then(|()| make(dir, o, &layout, &mut made, progress));
     if result.is_err() {
-        made.remove(dir, existed);
+        made.remove();
     }
-    result
+    result.map(|()| layout)
 }
 
-/// Paths made so far, to be removed on failure.
+/// What was made so far, to be removed on failure.
 #[derive(Default)]
-struct Made(Vec<PathBuf>);
+struct Made(Vec<(PathBuf, Kind)>);
+
+enum Kind {
+    File,
+    /// With everything in it.
+    Tree,
+    /// If nothing is left in it.
+    Directory,
+}
 
 impl Made {
-    fn remove(self, dir: &Path, existed: bool) {
-        // The failure that led here is what the caller must hear of, not what follows from it.
-        for p in self.0.iter().rev() {
-            let _ = if p.is_dir() && !p.is_symlink() { fs::remove_dir_all(p) } else { fs::remove_file(p) };
+    fn add(&mut self, path: impl Into<PathBuf>, kind: Kind) {
+        self.0.push((path.into(), kind));
+    }
+
+    /// Makes a directory and those above it that are missing.
+    fn directories(&mut self, dir: &Path) -> Result<(), Error> {
+        let missing: Vec<&Path> =
+            dir.ancestors().take_while(|p| !p.as_os_str().is_empty() && fs::symlink_metadata(p).is_err()).collect();
+        for p in missing.into_iter().rev() {
+            match fs::create_dir(p) {
+                Ok(()) => self.add(p, Kind::Directory),
+                // Somebody else was faster.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(place("create", p, e)),
+            }
         }
-        if !existed {
-            let _ = fs::remove_dir(dir);
+        Ok(())
+    }
+
+    fn remove(self) {
+        // The failure that led here is what the caller must hear of, not what follows from it.
+        for (p, kind) in self.0.iter().rev() {
+            let _ = match kind {
+                Kind::File => fs::remove_file(p),
+                Kind::Tree if p.is_symlink() => fs::remove_file(p),
+                Kind::Tree => fs::remove_dir_all(p),
+                Kind::Directory => fs::remove_dir(p),
+            };
         }
     }
 }
@@ -146,68 +190,95 @@ fn make(
     made: &mut Made,
     progress: &mut dyn FnMut(&str, u64, u64),
 ) -> Result<(), Error> {
-    made.0.push(dir.join(LOCK_FILE));
     let _lock = lock(dir)?;
+    // Whoever held the lock before may have made a store meanwhile.
+    claim::check_empty(dir, true)?;
+    made.add(dir.join(LOCK_FILE), Kind::File);
     for (n, len) in layout.data.iter().enumerate() {
-        made.0.push(dir.join(data_file(n)));
+        made.add(dir.join(data_file(n)), Kind::File);
         if let Some(p) = o.data.get(n) {
-            link(p, &dir.join(data_file(n)), *len, o.engine, made)?;
+            link(p, &dir.join(data_file(n)), len + label::LEN, o.engine, made)?;
         }
     }
-    made.0.push(dir.join(LOG_FILE));
+    made.add(dir.join(LOG_FILE), Kind::File);
     if let Some(p) = &o.log {
         link(p, &dir.join(LOG_FILE), layout.log, o.engine, made)?;
     }
-    made.0.push(dir.join(superblock::FILE));
-    made.0.push(dir.join(KV_DIR));
+    made.add(dir.join(superblock::FILE), Kind::File);
+    made.add(dir.join(KV_DIR), Kind::Tree);
     if let Some(p) = &o.kv {
-        if p.exists() {
-            return Err(Error::Mount(format!(
-                "{} exists: the key-value store needs a directory of its own that does not",
-                p.display()
-            )));
-        }
-        made.0.push(p.clone());
-        fs::create_dir_all(p).map_err(|e| place(p, e))?;
-        symlink(absolute(p)?, dir.join(KV_DIR)).map_err(|e| place(p, e))?;
+        made.directories(p)?;
+        made.add(p, Kind::Tree);
+        symlink(absolute(p)?, dir.join(KV_DIR)).map_err(|e| place("link", p, e))?;
     }
     let mut disk = open_disk(dir, o.engine, SyncMode::default());
     let kv = RocksKv::create(&dir.join(KV_DIR), &kv_config(RocksConfig::default(), dir, o.engine))?;
-    Engine::mkfs(&mut disk, &kv, layout, rand::random(), progress)?;
-    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place(dir, e))
+    let uuid = rand::random();
+    write_kv_label(&dir.join(KV_DIR), uuid)?;
+    Engine::mkfs(&mut disk, &kv, layout, uuid, progress)?;
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place("sync", dir, e))
+}
+
+/// Says in the directory of the key-value store whose it is, where that can be read without
+/// opening it.
+fn write_kv_label(kv: &Path, uuid: [u8; 16]) -> Result<(), Error> {
+    let path = kv.join(KV_LABEL_FILE);
+    let label = Label { uuid, number: KV_LABEL_NUMBER, data_len: 0, lsn: 0 };
+    let written = File::create_new(&path).and_then(|mut f| f.write_all(&label.encode()).and_then(|()| f.sync_all()));
+    written.and_then(|()| File::open(kv)?.sync_all()).map_err(|e| place("write", &path, e))
+}
+
+/// Refuses the key-value store of another store before it is opened, which may change it.
+fn check_kv_label(kv: &Path, s: &Superblock) -> Result<(), Error> {
+    let path = kv.join(KV_LABEL_FILE);
+    let found = match fs::read(&path) {
+        Ok(b) => Label::decode(&b),
+        // Without a key-value store there is no label either, which opening it says better.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(place("read", &path, e)),
+    };
+    match found {
+        Some(l) if l.uuid == s.uuid => Ok(()),
+        Some(l) => Err(Error::Mount(format!(
+            "{} is the key-value store of store {}, not of {}; nothing was changed, check where 'kv' leads",
+            kv.display(),
+            uuid_text(&l.uuid),
+            uuid_text(&s.uuid)
+        ))),
+        None => Err(Error::MountDamaged(format!("{} is damaged: it says of no store whose it is", path.display()))),
+    }
 }
 
 /// Makes `link` point to `target`, which is made with `len` bytes unless it is a block device.
 fn link(target: &Path, link: &Path, len: u64, engine: IoEngine, made: &mut Made) -> Result<(), Error> {
     if !is_block_device(target) {
         if target.exists() {
-            return Err(Error::Mount(format!(
-                "{} exists and is no block device; nothing was changed",
-                target.display()
-            )));
+            // It was found that it may be replaced.
+            let file = absolute(target)?;
+            fs::remove_file(&file).map_err(|e| place("removal", &file, e))?;
         }
         let (parent, name) =
             (target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), target.file_name());
         let name = name
             .and_then(|n| n.to_str())
-            .ok_or_else(|| Error::Mount(format!("{} is no name for a file", target.display())))?;
-        made.0.push(target.to_path_buf());
+            .ok_or_else(|| Error::Invalid(format!("{} is no name for a file (it must be UTF-8)", target.display())))?;
         open_disk(parent, engine, SyncMode::default()).create(name, len)?;
+        made.add(target, Kind::File);
     }
-    symlink(absolute(target)?, link).map_err(|e| place(link, e))
+    symlink(absolute(target)?, link).map_err(|e| place("link", link, e))
 }
 
 fn absolute(p: &Path) -> Result<PathBuf, Error> {
-    fs::canonicalize(p).map_err(|e| place(p, e))
+    fs::canonicalize(p).map_err(|e| place("open", p, e))
 }
 
 fn is_block_device(p: &Path) -> bool {
     fs::metadata(p).is_ok_and(|m| m.file_type().is_block_device())
 }
 
-fn device_len(p: &Path) -> Result<u64, Error> {
+pub(super) fn device_len(p: &Path) -> Result<u64, Error> {
     use std::io::{Seek, SeekFrom};
-    File::open(p).and_then(|mut f| f.seek(SeekFrom::End(0))).map_err(|e| place(p, e))
+    File::open(p).and_then(|mut f| f.seek(SeekFrom::End(0))).map_err(|e| place("open", p, e))
 }
 
 fn open_disk(dir: &Path, engine: IoEngine, sync_mode: SyncMode) -> FileDisk {
@@ -230,20 +301,23 @@ fn has_direct(dir: &Path) -> bool {
     File::options().read(true).custom_flags(libc::O_DIRECT).open(dir.join(LOCK_FILE)).is_ok()
 }
 
-fn place(p: &Path, e: io::Error) -> Error {
-    Error::Mount(format!("{}: {e}", p.display()))
+/// A failure of the system, and where it met it.
+pub(super) fn place(what: &'static str, p: &Path, e: io::Error) -> Error {
+    let errno = e.raw_os_error().unwrap_or(libc::EIO);
+    Error::Io(IoError { what, file: p.display().to_string(), offset: 0, len: 0, errno })
 }
 
 /// Holds the directory for one process; the lock goes with the file.
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join(LOCK_FILE);
-    let f = File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| place(&path, e))?;
+    let f =
+        File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| place("open", &path, e))?;
     match f.try_lock() {
         Ok(()) => Ok(f),
         Err(TryLockError::WouldBlock) => {
-            Err(Error::Mount(format!("store {} is in use by another process", dir.display())))
+            Err(Error::Mount(format!("store {} is in use by another process; nothing was changed", dir.display())))
         }
-        Err(TryLockError::Error(e)) => Err(place(&path, e)),
+        Err(TryLockError::Error(e)) => Err(place("lock", &path, e)),
     }
 }
 
@@ -261,7 +335,7 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
     }
     if !dir.join(superblock::FILE).exists() {
         let why = match fs::metadata(dir) {
-            Err(e) => e.to_string(),
+            Err(e) => format!("{e}; check the path, or make a store there with mkfs"),
             Ok(m) if !m.is_dir() => "is not a directory".into(),
             Ok(_) => format!(
                 "has no file '{}': it is not a lodestore store; make one with mkfs, or check the path",
@@ -271,12 +345,17 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
         return Err(Error::Mount(format!("{}: {why}", dir.display())));
     }
     let lock = lock(dir)?;
-    // Before anything is opened that a newer format may have laid out otherwise.
-    let mut disk = open_disk(dir, o.engine, o.sync_mode);
-    crate::engine::check_superblock(&mut disk)?;
-    let kv = Arc::new(RocksKv::open(&dir.join(KV_DIR), &kv_config(o.kv.clone(), dir, o.engine))?);
     let disk = Box::new(open_disk(dir, o.engine, o.sync_mode));
-    let engine = Engine::mount(disk, kv.clone() as Arc<dyn Kv>, o.config.clone())?;
+    let mut opened = None;
+    let open_kv = |s: &Superblock| {
+        let path = dir.join(KV_DIR);
+        check_kv_label(&path, s)?;
+        let kv = Arc::new(RocksKv::open(&path, &kv_config(o.kv.clone(), dir, o.engine))?);
+        opened = Some(kv.clone());
+        Ok(kv as Arc<dyn Kv>)
+    };
+    let engine = Engine::mount_with(disk, open_kv, o.config.clone())?;
+    let kv = opened.expect("a mounted engine has its key-value store");
     Ok(Mounted { engine, kv, lock })
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::dir::{self, MkfsOptions, MountOptions};
 use super::looper::{Doorbell, Loop, Request, Waiter, Waiting};
+use crate::config::Layout;
 use crate::engine::{FsckReport, LOOKUP_THREADS};
 use crate::error::Error;
 use crate::ledger::{Counters, Ledger};
@@ -206,8 +207,9 @@ reads! {
 
 impl Store {
     /// Makes a store in directory `dir`, which must be empty or absent. `progress` is told what is
-    /// being written, how much of it, and how much there is, in bytes.
-    pub fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<(), Error> {
+    /// being written, how much of it, and how much there is, in bytes. Says what sizes it has. If
+    /// it fails, what was made is removed and nothing else.
+    pub fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Layout, Error> {
         dir::mkfs(dir, o, progress)
     }
 
