@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, SyncMode};
+use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, SyncMode, TraceDisk};
 use lodestore_kv::{Kv, RocksConfig, RocksKv};
 
 use crate::config::{EngineConfig, Layout};
@@ -14,6 +14,7 @@ use crate::engine::{Engine, FsckReport, LOG_FILE, data_file};
 use crate::error::Error;
 use crate::format::BLOCK_LEN;
 use crate::format::superblock;
+use crate::trace::WriteTrace;
 
 const LOCK_FILE: &str = "lock";
 const KV_DIR: &str = "kv";
@@ -62,6 +63,8 @@ pub struct MountOptions {
     pub config: EngineConfig,
     /// Choices of the key-value store.
     pub kv: RocksConfig,
+    /// Who is told of every completed write of data and log.
+    pub trace: Option<WriteTrace>,
 }
 
 impl MkfsOptions {
@@ -275,7 +278,11 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
     let mut disk = open_disk(dir, o.engine, o.sync_mode);
     crate::engine::check_superblock(&mut disk)?;
     let kv = Arc::new(RocksKv::open(&dir.join(KV_DIR), &kv_config(o.kv.clone(), dir, o.engine))?);
-    let disk = Box::new(open_disk(dir, o.engine, o.sync_mode));
+    let disk = open_disk(dir, o.engine, o.sync_mode);
+    let disk: Box<dyn Disk> = match &o.trace {
+        Some(trace) => Box::new(TraceDisk::new(disk, trace.0.clone())),
+        None => Box::new(disk),
+    };
     let engine = Engine::mount(disk, kv.clone() as Arc<dyn Kv>, o.config.clone())?;
     Ok(Mounted { engine, kv, lock })
 }
