@@ -130,6 +130,17 @@ impl Drive {
         Ok(())
     }
 
+    /// The same as if it had been before anything was counted: fills a drive, as one in use is.
+    ///
+    /// # Errors
+    /// As [`Drive::write`].
+    pub fn precondition(&mut self, class: Class, offset: u64, len: u64) -> Result<(), FlashError> {
+        let counts = self.counts;
+        let written = self.write(class, offset, len);
+        self.counts = counts;
+        written
+    }
+
     /// The host no longer needs `len` bytes at `offset`. Pages that lie inside in part are kept.
     ///
     /// # Errors

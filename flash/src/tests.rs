@@ -14,7 +14,7 @@ fn drive(blocks: u64, pages_per_block: u64, over_provisioning: f64, streams: boo
 }
 
 fn fill(d: &mut Drive) {
-    d.write(Class::Data, 0, d.capacity()).unwrap();
+    d.precondition(Class::Data, 0, d.capacity()).unwrap();
 }
 
 /// Counts while `pages` pages are written that `next` chooses.
@@ -71,11 +71,22 @@ fn a_published_simulation_is_met() {
 }
 
 #[test]
+fn preconditioning_counts_nothing() {
+    let mut d = drive(100, 64, 0.07, false);
+    for _ in 0..3 {
+        fill(&mut d);
+    }
+    assert_eq!(d.counts(), Counts::default());
+    d.check().unwrap();
+}
+
+#[test]
 fn sequential_overwrites_cost_nothing_beside_themselves() {
     for streams in [false, true] {
         let mut d = drive(100, 64, 0.07, streams);
+        fill(&mut d);
         for _ in 0..5 {
-            fill(&mut d);
+            d.write(Class::Data, 0, d.capacity()).unwrap();
         }
         let total = d.counts().total();
         assert_eq!((total.host, total.media), (5 * d.capacity(), 5 * d.capacity()));
