@@ -7,6 +7,8 @@ mod report;
 mod smart;
 mod space;
 mod steady;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::fmt;

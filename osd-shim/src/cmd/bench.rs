@@ -81,11 +81,12 @@ pub struct Args {
     /// Compare everything that is read with what was written, at the end all of it after a remount.
     #[arg(long)]
     verify: bool,
-    #[command(flatten)]
-    flash: FlashArgs,
     /// Print one JSON object instead of tables; of a list, an object with `runs`.
     #[arg(long)]
     json: bool,
+    // Last: its heading goes for everything behind it.
+    #[command(flatten)]
+    flash: FlashArgs,
 }
 
 impl Args {
