@@ -21,6 +21,7 @@ pub mod seam;
 pub mod sim;
 mod sync_ring;
 mod threads;
+pub mod trace;
 mod transfer;
 mod zero;
 
@@ -30,4 +31,5 @@ pub use event::EventFd;
 pub use file_disk::{FileDisk, FileDiskOptions};
 pub use seam::{BLOCK, DEPTH_MAX, Disk, Done, FILES_MAX, FileId, Io, IoError, IoOp, OPEN_DIRECT, Ring, Wait, run};
 pub use sim::SimDisk;
+pub use trace::{TraceDisk, WriteSink, Written};
 pub use zero::zero;

@@ -13,6 +13,7 @@ use crate::client::Shared;
 use crate::embedded::Embedded;
 use crate::error::BenchError;
 use crate::fill::{self, Contents, Filled, Found};
+use crate::flash::{Flash, FlashOptions};
 use crate::live::{Live, Stage};
 use crate::measure::device::Devices;
 use crate::measure::report::{Config, Memory, Report};
@@ -64,6 +65,8 @@ pub struct JobOptions {
     pub mount: MountOptions,
     /// Who moves the engine on.
     pub driver: Driver,
+    /// What is asked about the flash.
+    pub flash: FlashOptions,
 }
 
 /// A mounted store with filled objects.
@@ -71,6 +74,7 @@ pub struct Job {
     dir: PathBuf,
     options: JobOptions,
     devices: Devices,
+    flash: Option<Flash>,
     target: Option<Target>,
     book: Option<Book>,
 }
@@ -109,7 +113,7 @@ impl Job {
     /// size and seed are kept, any others replaced.
     pub fn prepare(
         dir: &Path,
-        options: JobOptions,
+        mut options: JobOptions,
         runs: &[Workload],
         live: &Live,
     ) -> Result<(Job, Filled), BenchError> {
@@ -123,6 +127,7 @@ impl Job {
                 )));
             }
         }
+        let flash = Flash::start(&options.flash, dir, &mut options.mount)?;
         let store = Store::mount(dir, &options.mount)?;
         let result = prepare_objects(&store, w, runs, live);
         let mut target = Target::Store(store);
@@ -139,13 +144,16 @@ impl Job {
             target = Target::Embedded(Box::new(Embedded::mount(dir, &options.mount)?));
         }
         let devices = Devices::of_store(dir);
-        Ok((Job { dir: dir.to_owned(), options, devices, target: Some(target), book }, filled))
+        Ok((Job { dir: dir.to_owned(), options, devices, flash, target: Some(target), book }, filled))
     }
 
     /// Measures one workload.
     pub fn run(&mut self, w: &Workload, live: &Live) -> Result<Report, BenchError> {
         let target = self.target.as_mut().expect("mounted until it is finished");
         wait_until_idle(target)?;
+        if let Some(f) = &mut self.flash {
+            f.begin()?;
+        }
         let before = Snapshot::take(&self.dir, target.stats()?, &self.devices);
         let total = match w.until {
             crate::Until::Ops(n) => n,
@@ -173,8 +181,12 @@ impl Job {
             crate::Until::Time(t) if !live.stopped() => ran.max(t),
             _ => ran,
         };
-        let mut report = Report::new(self.config(w), &tally, elapsed, &before.until(&after));
+        let cost = before.until(&after);
+        let mut report = Report::new(self.config(w), &tally, elapsed, &cost);
         report.memory = process::memory().map(|(rss, rss_max)| Memory { rss, rss_max, caches_max: self.caches_max() });
+        if let Some(f) = &mut self.flash {
+            report.flash = f.end(cost.user, elapsed)?;
+        }
         Ok(report)
     }
 
@@ -196,9 +208,10 @@ impl Job {
         self.target.as_ref().expect("mounted until it is finished").stats()
     }
 
-    /// Unmounts the store.
+    /// Unmounts the store and ends the trace.
     pub fn finish(mut self) -> Result<(), BenchError> {
-        self.target.take().map_or(Ok(()), Target::umount)
+        self.target.take().map_or(Ok(()), Target::umount)?;
+        self.flash.take().map_or(Ok(()), Flash::finish)
     }
 
     fn caches_max(&self) -> u64 {

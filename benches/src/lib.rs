@@ -9,6 +9,7 @@ mod client;
 mod embedded;
 mod error;
 mod fill;
+pub mod flash;
 mod format;
 mod job;
 mod live;

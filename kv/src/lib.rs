@@ -11,5 +11,8 @@ mod rocks;
 pub mod traits;
 
 pub use mem::{HISTORY_MAX, KvImage, MemKv, Snapshot};
-pub use rocks::{Compaction, Compression, RANGE_DELETE_SINGLES_MAX, RANGE_DELETE_SKIPS_MAX, RocksConfig, RocksKv};
+pub use rocks::{
+    Compaction, Compression, FileEvent, FileSink, FileTrace, RANGE_DELETE_SINGLES_MAX, RANGE_DELETE_SKIPS_MAX,
+    RocksConfig, RocksKv,
+};
 pub use traits::*;

@@ -5,6 +5,7 @@ mod contract {
     pub mod batches;
     pub mod crash;
     pub mod errors;
+    pub mod file_trace;
     pub mod model;
     pub mod statistics;
     pub mod support;

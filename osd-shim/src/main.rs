@@ -3,6 +3,8 @@
 
 mod cmd;
 mod failure;
+mod flash_args;
+mod flash_table;
 mod interrupt;
 mod output;
 mod progress;

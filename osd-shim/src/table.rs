@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 use lodestore_benches::{Report, Side};
 
-use crate::units;
+use crate::{flash_table, units};
 
 /// A rule under the header, nothing else.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
@@ -15,6 +15,7 @@ pub fn results(reports: &[Report], place: &str) -> String {
     if reports.iter().any(|r| r.amplification.total.is_some()) {
         out += &format!("\nbytes written per user byte\n{}", bytes(reports));
     }
+    out += &flash_table::flash(reports);
     out + &format!("\nthroughput and cost\n{}", speed(reports))
 }
 
@@ -42,7 +43,7 @@ fn heading(r: &Report, place: &str) -> String {
     )
 }
 
-fn table(header: &[&str]) -> Table {
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut t = Table::new();
     t.load_style(STYLE).set_header(header.iter().map(|h| Cell::new(h).set_alignment(CellAlignment::Right)));
     for c in t.column_iter_mut() {
@@ -52,7 +53,7 @@ fn table(header: &[&str]) -> Table {
     t
 }
 
-fn finish(t: &Table) -> String {
+pub(crate) fn finish(t: &Table) -> String {
     t.trim_fmt() + "\n"
 }
 

@@ -41,6 +41,15 @@ pub fn time(s: &str) -> Result<Duration, String> {
     n.checked_mul(ns).map(Duration::from_nanos).ok_or_else(|| format!("'{s}' is more than 584 years"))
 }
 
+/// A share above nothing, in percent with or without the sign, as a fraction: `7%` is 0.07.
+pub fn percent(s: &str) -> Result<f64, String> {
+    let nonsense = || format!("'{s}' is no percentage above 0; write a number such as 7% or 28%");
+    let digits = s.strip_suffix('%').unwrap_or(s);
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let n = plain.then(|| digits.parse::<f64>().ok()).flatten().filter(|n| *n > 0.0).ok_or_else(nonsense)?;
+    Ok(n / 100.0)
+}
+
 /// A number of things.
 pub fn count(s: &str) -> Result<u64, String> {
     whole(s).ok_or_else(|| format!("'{s}' is no whole number"))
@@ -121,6 +130,14 @@ mod tests {
         }
         for s in ["", "10", "s", "1.5s", "-1s", "10 s", "10sec", "1d"] {
             assert!(time(s).unwrap_err().contains("is no time"), "{s}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_shares() {
+        assert_eq!([percent("7%"), percent("12.5"), percent("100%")], [Ok(0.07), Ok(0.125), Ok(1.0)]);
+        for s in ["", "%", "0%", "-7%", "7%%", "1e3", "inf", "1.2.3", "7 %"] {
+            assert!(percent(s).unwrap_err().contains("no percentage"), "{s}");
         }
     }
 

@@ -18,6 +18,7 @@ mod meta;
 mod plan;
 mod read;
 mod store;
+mod trace;
 mod txn;
 mod types;
 
@@ -27,5 +28,6 @@ pub use error::Error;
 pub use ledger::{Counters, Ledger};
 pub use read::{Answer, OmapRange, Read};
 pub use store::{Commit, MkfsOptions, MountGuard, MountOptions, Reply, Stats, Store, mount_engine};
+pub use trace::{WriteKind, WriteSink, WriteTrace, Written};
 pub use txn::{Op, Transaction};
 pub use types::*;

@@ -1,10 +1,12 @@
 //! The rings under test.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use lodestore_aio::{
-    AlignedBuf, BLOCK, Disk, Done, Engine, FileDisk, FileDiskOptions, FileId, Io, IoOp, Ring, SimDisk, SyncMode, Wait,
+    AlignedBuf, BLOCK, Disk, Done, Engine, FileDisk, FileDiskOptions, FileId, Io, IoOp, Ring, SimDisk, SyncMode,
+    TraceDisk, Wait, WriteSink, Written,
 };
 
 /// Bytes of a block as a file offset.
@@ -70,11 +72,26 @@ pub fn on_every_ring(case: impl Fn(&mut Subject)) {
         println!("on {name}");
         case(&mut Subject { name, disk, medium: Medium::Directory { dir, options } });
     }
+    let (dir, options) = (temp_dir(), real(Engine::Sync, SyncMode::Blocking));
+    let disk = Box::new(TraceDisk::new(FileDisk::new(dir.path(), options), Arc::new(Deaf)));
+    println!("on a traced disk");
+    case(&mut Subject { name: "traced".into(), disk, medium: Medium::Directory { dir, options } });
     println!("on the simulated disk");
     for _ in 0..4 {
         let disk = SimDisk::new(seed());
         case(&mut Subject { name: "simulated".into(), disk: Box::new(disk.clone()), medium: Medium::Simulated(disk) });
     }
+}
+
+/// The rings are under test, not what they tell.
+struct Deaf;
+
+impl WriteSink for Deaf {
+    fn opened(&self, _name: &str, _len: u64) -> u16 {
+        0
+    }
+
+    fn written(&self, _writes: &[Written]) {}
 }
 
 impl Subject {

@@ -49,10 +49,15 @@ impl Devices {
         self.disks.values().map(|s| Some(written(s)? * SECTOR)).sum()
     }
 
+    /// Their names; none where not every part lies on a disk that is known.
+    pub fn names(&self) -> Vec<&str> {
+        if self.unknown { Vec::new() } else { self.disks.keys().map(String::as_str).collect() }
+    }
+
     /// Their names, joined by `+`; `None` as for [`Devices::written_bytes`].
     pub fn name(&self) -> Option<String> {
-        let names: Vec<&str> = self.disks.keys().map(String::as_str).collect();
-        (!self.unknown && !names.is_empty()).then(|| names.join("+"))
+        let names = self.names();
+        (!names.is_empty()).then(|| names.join("+"))
     }
 }
 

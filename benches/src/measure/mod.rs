@@ -29,6 +29,8 @@ pub(crate) struct Snapshot {
 
 /// What happened between two snapshots.
 pub(crate) struct Cost {
+    /// Bytes that the user asked to be written.
+    pub user: u64,
     pub cpu: Duration,
     pub switches: u64,
     pub handoffs: u64,
@@ -64,6 +66,7 @@ impl Snapshot {
             device: difference(self.device, end.device),
         };
         Cost {
+            user: bytes.user,
             cpu: end.cpu.saturating_sub(self.cpu),
             switches: end.switches.since(&self.switches),
             handoffs: end.stats.handoffs - self.stats.handoffs,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::flash::FlashReport;
 use crate::workload::{Until, Workload};
 
 /// Bytes of one run, by class.
@@ -200,6 +201,9 @@ pub struct Report {
     pub handoffs_per_op: f64,
     /// Bytes written per user byte.
     pub amplification: Amplification,
+    /// What it cost the flash, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flash: Option<FlashReport>,
     /// The reads of a mixed run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Side>,
@@ -230,6 +234,7 @@ impl Report {
             context_switches_per_op: per_op((cost.switches + tally.switches) as f64),
             handoffs_per_op: per_op(cost.handoffs as f64),
             amplification: cost.amplification,
+            flash: None,
             reads: mixed.then(|| side(&tally.reads)),
             writes: mixed.then(|| side(&tally.writes)),
             memory: None,

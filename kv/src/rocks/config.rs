@@ -1,5 +1,6 @@
 //! What can be set about RocksDB, in the store's own words.
 
+use super::file_trace::FileTrace;
 use crate::traits::{CFS, Cf};
 use std::path::PathBuf;
 
@@ -91,6 +92,9 @@ pub struct RocksConfig {
     pub info_log_bytes_max: u64,
     /// Table files kept open; negative: all (about 10 KiB of memory each). Default -1.
     pub open_files_max: i32,
+    /// Told of every file made and removed, and of what is appended to RocksDB's own log. Default
+    /// `None`.
+    pub file_trace: Option<FileTrace>,
 }
 
 impl RocksConfig {
@@ -133,6 +137,7 @@ impl Default for RocksConfig {
             log_bytes_max: 256 * MIB,
             info_log_bytes_max: MIB,
             open_files_max: -1,
+            file_trace: None,
         }
     }
 }

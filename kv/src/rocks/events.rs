@@ -5,6 +5,7 @@
 //! the job and the size in bytes; the event at the start of a compaction names its job. Together
 //! they are exact but for the padding of the last page of each file.
 
+use super::file_trace::{FileEvent, FileTrace};
 use super::info_log::InfoLog;
 use crate::traits::{CFS, CfStats};
 use rocksdb::LogLevel;
@@ -38,15 +39,17 @@ pub(super) struct Events {
     compactions: Mutex<HashMap<u64, usize>>,
     background_error: OnceLock<String>,
     log: Mutex<InfoLog>,
+    files: Option<FileTrace>,
 }
 
 impl Events {
-    pub(super) fn new(log: InfoLog) -> Events {
+    pub(super) fn new(log: InfoLog, files: Option<FileTrace>) -> Events {
         Events {
             by_cf: Default::default(),
             compactions: Mutex::default(),
             background_error: OnceLock::new(),
             log: Mutex::new(log),
+            files,
         }
     }
 
@@ -85,6 +88,7 @@ impl Events {
                 if let (Some(cf), Some(bytes)) = (family(text), number(text, "file_size")) {
                     let is_flush = !jobs().contains_key(&job);
                     self.count(cf, is_flush, bytes);
+                    self.file_made(text, bytes, is_flush);
                     if is_flush {
                         self.by_cf[cf].flushes.fetch_add(1, Relaxed);
                     }
@@ -94,6 +98,12 @@ impl Events {
                 if let (Some(cf), Some(bytes)) = (family(text), number(text, "total_blob_bytes")) {
                     let is_flush = !jobs().contains_key(&job);
                     self.count(cf, is_flush, bytes + BLOB_FILE_FRAME_BYTES);
+                    self.file_made(text, bytes + BLOB_FILE_FRAME_BYTES, is_flush);
+                }
+            }
+            Some("table_file_deletion" | "blob_file_deletion") => {
+                if let (Some(files), Some(number)) = (&self.files, number(text, "file_number")) {
+                    files.tell(FileEvent::Removed { number });
                 }
             }
             _ => {}
@@ -103,6 +113,12 @@ impl Events {
     fn count(&self, cf: usize, is_flush: bool, bytes: u64) {
         let c = &self.by_cf[cf];
         if is_flush { &c.flush_bytes } else { &c.compaction_bytes }.fetch_add(bytes, Relaxed);
+    }
+
+    fn file_made(&self, text: &str, bytes: u64, is_flush: bool) {
+        if let (Some(files), Some(number)) = (&self.files, number(text, "file_number")) {
+            files.tell(FileEvent::Made { number, bytes, compaction: !is_flush });
+        }
     }
 
     /// Counters of family number `cf`; sizes of live files are left at 0.
@@ -161,12 +177,14 @@ fn family(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file_trace::tests::Kept;
     use super::*;
+    use std::sync::Arc;
 
     fn events() -> (tempfile::TempDir, Events) {
         let dir = tempfile::tempdir().unwrap();
         let log = InfoLog::open(dir.path(), 1 << 20).unwrap();
-        (dir, Events::new(log))
+        (dir, Events::new(log, None))
     }
 
     fn tell(e: &Events, json: &str) {
@@ -196,6 +214,27 @@ mod tests {
         assert_eq!((got.flush_bytes, got.flushes), (111, 3));
         assert_eq!((got.compaction_bytes, got.compactions), (1000, 1));
         assert_eq!(e.counters(1), CfStats::default());
+    }
+
+    #[test]
+    fn files_are_told_when_they_are_made_and_removed() {
+        let (dir, kept) = (tempfile::tempdir().unwrap(), Arc::new(Kept::default()));
+        let e = Events::new(InfoLog::open(dir.path(), 1 << 20).unwrap(), Some(FileTrace(kept.clone())));
+        tell(&e, "\"job\": 4, \"event\": \"compaction_started\", \"cf_name\": \"omap\"");
+        for (job, number) in [(3, 10), (4, 11)] {
+            let file = format!(
+                "\"cf_name\": \"omap\", \"job\": {job}, \"event\": \"table_file_creation\", \"file_number\": {number}"
+            );
+            tell(&e, &format!("{file}, \"file_size\": 100"));
+        }
+        tell(
+            &e,
+            "\"cf_name\": \"omap\", \"job\": 3, \"event\": \"blob_file_creation\", \"file_number\": 12, \"total_blob_bytes\": 38",
+        );
+        tell(&e, "\"job\": 4, \"event\": \"table_file_deletion\", \"file_number\": 10");
+        let made = |number, compaction| FileEvent::Made { number, bytes: 100, compaction };
+        let removed = FileEvent::Removed { number: 10 };
+        assert_eq!(*kept.0.lock().unwrap(), [made(10, false), made(11, true), made(12, false), removed]);
     }
 
     #[test]

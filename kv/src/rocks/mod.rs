@@ -3,6 +3,7 @@
 mod config;
 mod error;
 mod events;
+mod file_trace;
 mod info_log;
 mod iter;
 mod options;
@@ -10,6 +11,7 @@ mod small_files;
 mod write;
 
 pub use config::{Compaction, Compression, RocksConfig};
+pub use file_trace::{FileEvent, FileSink, FileTrace};
 pub use write::{RANGE_DELETE_SINGLES_MAX, RANGE_DELETE_SKIPS_MAX};
 
 use crate::format::decode_marker;
@@ -51,6 +53,8 @@ pub struct RocksKv {
     write_options: WriteOptions,
     path: PathBuf,
     blobs: bool,
+    /// Who is told of what goes to RocksDB's own log, where that is on.
+    log_trace: Option<FileTrace>,
     events: Arc<Events>,
     small_files: SmallFiles,
     /// Held over a batch: finding the keys of a small range and deleting them is one step.
@@ -99,7 +103,10 @@ impl RocksKv {
         let what = if create { "create" } else { "open" };
         let small_files = SmallFiles::before_opening(path);
         let log = InfoLog::open(path, config.info_log_bytes_max).map_err(|e| io_failed(what, path, &e))?;
-        let events = Arc::new(Events::new(log));
+        let events = Arc::new(Events::new(log, config.file_trace.clone()));
+        if let Some(files) = &config.file_trace {
+            files.found(path);
+        }
         let mut options = options::database(config);
         options.create_if_missing(create);
         options.create_missing_column_families(create);
@@ -122,6 +129,7 @@ impl RocksKv {
             write_options,
             path: path.to_owned(),
             blobs: config.omap_blob_bytes_min.is_some(),
+            log_trace: config.file_trace.clone().filter(|_| config.log),
             events,
             small_files,
             writer: Mutex::new(()),

@@ -49,7 +49,12 @@ impl RocksKv {
         for family in families.into_iter().flatten() {
             batch.put_cf(family, MARKER_KEY, marker);
         }
-        self.db.write_opt(batch, &self.write_options).map_err(|e| self.stop(error::failed("write", e)))
+        let bytes = batch.size_in_bytes() as u64;
+        self.db.write_opt(batch, &self.write_options).map_err(|e| self.stop(error::failed("write", e)))?;
+        if let Some(log) = &self.log_trace {
+            log.log_appended(bytes);
+        }
+        Ok(())
     }
 
     /// Deletes the keys of a small range one by one: those in the store, found by a bounded

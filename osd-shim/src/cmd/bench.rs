@@ -10,6 +10,7 @@ use lodestore_benches::{
 use serde_json::{Value, json};
 
 use crate::failure::{EXIT_CODES, Failure, code};
+use crate::flash_args::FlashArgs;
 use crate::interrupt::Interrupt;
 use crate::progress::{Title, Watch};
 use crate::temporary::Temporary;
@@ -83,6 +84,9 @@ pub struct Args {
     /// Print one JSON object instead of tables; of a list, an object with `runs`.
     #[arg(long)]
     json: bool,
+    // Last: its heading goes for everything behind it.
+    #[command(flatten)]
+    flash: FlashArgs,
 }
 
 impl Args {
@@ -128,7 +132,11 @@ impl Args {
             submitted_bytes_max: default.submitted_bytes_max.max(in_flight),
             ..default
         };
-        JobOptions { mount: MountOptions { engine: self.engine, config, ..Default::default() }, driver: self.driver }
+        JobOptions {
+            mount: MountOptions { engine: self.engine, config, ..Default::default() },
+            driver: self.driver,
+            flash: self.flash.options(),
+        }
     }
 }
 

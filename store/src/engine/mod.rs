@@ -157,7 +157,9 @@ pub struct Engine {
 }
 
 /// Kinds of I/O, in the top byte of a token; the rest says which.
-mod kind {
+pub(crate) mod kind {
+    /// Bits of a token below its kind.
+    pub const SHIFT: u32 = 56;
     pub const LOG: u64 = 1;
     pub const DATA: u64 = 2;
     pub const SYNC: u64 = 3;
@@ -170,8 +172,8 @@ mod kind {
 }
 
 fn token(kind: u64, which: u64) -> u64 {
-    debug_assert!(which < 1 << 56);
-    kind << 56 | which
+    debug_assert!(which < 1 << kind::SHIFT);
+    kind << kind::SHIFT | which
 }
 
 impl Engine {
@@ -394,8 +396,8 @@ impl Engine {
     }
 
     fn complete(&mut self, d: Done) {
-        let which = d.token & ((1 << 56) - 1);
-        match d.token >> 56 {
+        let which = d.token & ((1 << kind::SHIFT) - 1);
+        match d.token >> kind::SHIFT {
             kind::FETCH => self.fetched(which, d),
             kind::READ => self.read_done(which, d),
             // Everything below is part of making writes durable: failing at it ends writing.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, IoError, SyncMode};
+use lodestore_aio::{DEPTH_MAX, Disk, Engine as IoEngine, FileDisk, FileDiskOptions, IoError, SyncMode, TraceDisk};
 use lodestore_kv::{Kv, RocksConfig, RocksKv};
 
 use super::claim;
@@ -17,6 +17,7 @@ use crate::format::BLOCK_LEN;
 use crate::format::codec::VALUE_LEN_MAX;
 use crate::format::label::{self, Label};
 use crate::format::superblock::{self, Superblock, uuid_text};
+use crate::trace::WriteTrace;
 
 pub(super) const LOCK_FILE: &str = "lock";
 pub(super) const KV_DIR: &str = "kv";
@@ -73,6 +74,8 @@ pub struct MountOptions {
     pub config: EngineConfig,
     /// Choices of the key-value store.
     pub kv: RocksConfig,
+    /// Who is told of every completed write of data and log.
+    pub trace: Option<WriteTrace>,
 }
 
 /// Segments of a log whose size was chosen, and of others, are at most so long.
@@ -345,7 +348,11 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
         return Err(Error::Mount(format!("{}: {why}", dir.display())));
     }
     let lock = lock(dir)?;
-    let disk = Box::new(open_disk(dir, o.engine, o.sync_mode));
+    let disk = open_disk(dir, o.engine, o.sync_mode);
+    let disk: Box<dyn Disk> = match &o.trace {
+        Some(trace) => Box::new(TraceDisk::new(disk, trace.0.clone())),
+        None => Box::new(disk),
+    };
     let mut opened = None;
     let open_kv = |s: &Superblock| {
         let path = dir.join(KV_DIR);
