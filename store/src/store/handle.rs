@@ -16,7 +16,7 @@ use threadpool::ThreadPool;
 use tokio::sync::oneshot;
 
 use super::dir::{self, MkfsOptions, MountOptions};
-use super::looper::{Doorbell, Loop, Request, Waiter, Waiting};
+use super::looper::{Doorbell, Loop, Pool, Request, Waiter, Waiting};
 use crate::engine::FsckReport;
 use crate::error::Error;
 use crate::ledger::{Counters, Ledger};
@@ -234,7 +234,7 @@ impl Store {
             next_token: 0,
             waiting: Waiting::default(),
             flushes: Vec::new(),
-            pool: ThreadPool::with_name("lodestore-kv".into(), 1),
+            pool: Pool(ThreadPool::with_name("lodestore-kv".into(), 1)),
             handoffs: 0,
         };
         let spawned = thread::Builder::new().name("lodestore-loop".into()).spawn(|| looper.run());
