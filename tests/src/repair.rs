@@ -124,7 +124,15 @@ const MENDED: &[(&str, Damage, Finding)] = &[
     ),
     (
         "a block in use that is marked free",
-        |w| w.snapshot(|_, runs| runs[0] = (runs[0].0 + 1, runs[0].1 - 1)),
+        |w| {
+            w.snapshot(|_, runs| match runs[0] {
+                (gap, 1) => {
+                    runs.remove(0);
+                    runs[0].0 += gap + 1;
+                }
+                (gap, n) => runs[0] = (gap + 1, n - 1),
+            })
+        },
         |e| matches!(e, FsckError::UsedButFree { .. }),
     ),
     (
