@@ -283,3 +283,19 @@ pub fn extents(query: &mut Query<'_>, model: &Model) -> Result<(), String> {
     }
     Ok(())
 }
+
+/// Which of the states `first..` of `states` a store is in: the index of the last that fits. States
+/// that differ in what is mapped only (zeros, or a hole) are told apart by the account of space.
+pub fn prefix(query: &mut Query<'_>, states: &[Model], first: usize) -> Result<usize, String> {
+    let got = Dump::take(query).map_err(|e| e.to_string())?;
+    let fits: Vec<usize> = (first..states.len()).filter(|k| got == Dump::of(&states[*k])).collect();
+    if fits.is_empty() {
+        let difference = got.difference(&Dump::of(&states[first])).unwrap_or_default();
+        return Err(format!("none of {} states fits; to the first: {difference}", states.len() - first));
+    }
+    let spaces: Vec<_> = fits.iter().map(|k| space(query, &states[*k])).collect();
+    match spaces.iter().rposition(Result::is_ok) {
+        Some(i) => Ok(fits[i]),
+        None => Err(format!("the contents fit, their space does not: {:?}", spaces.last())),
+    }
+}

@@ -51,8 +51,9 @@ pub struct Trace {
 }
 
 /// What happened to disk and key-value store.
-struct Record {
-    disk: Recording,
+pub(crate) struct Record {
+    /// What happened to the disk.
+    pub(crate) disk: Recording,
     diary: Vec<KvImage>,
     /// The crash points at which the notes of the diary, and of progress, come into force.
     kv_from: Vec<usize>,
@@ -63,7 +64,7 @@ struct Record {
 const PROGRESS: u64 = 1 << 32;
 
 impl Record {
-    fn new(disk: &SimDisk, kv: &TraceKv) -> Record {
+    pub(crate) fn new(disk: &SimDisk, kv: &TraceKv) -> Record {
         let recording = disk.stop_recording();
         let (mut kv_from, mut progress_from) = (Vec::new(), Vec::new());
         for (i, e) in recording.events().iter().enumerate() {
@@ -77,14 +78,14 @@ impl Record {
     }
 
     /// What the key-value store could be after a crash at `point`.
-    fn kv(&self, point: usize) -> &KvImage {
+    pub(crate) fn kv(&self, point: usize) -> &KvImage {
         let past = self.kv_from.partition_point(|p| *p <= point);
         // The first note was made when the recording began.
         &self.diary[past.max(1) - 1]
     }
 
     /// Points that differ from the next one for a crash.
-    fn points(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn points(&self) -> impl Iterator<Item = usize> {
         let skip = |p: usize| {
             matches!(self.disk.events().get(p), Some(Event::WriteCompleted { .. } | Event::WriteFailed { .. }))
         };
@@ -145,6 +146,16 @@ impl Base {
         &self.model
     }
 
+    /// What it is made of.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A copy of it to be damaged.
+    pub fn copy(&self, seed: u64) -> (SimDisk, MemKv) {
+        (self.disk.fork(seed), self.kv.durable())
+    }
+
     /// Runs a workload on a copy and records everything.
     pub fn run(&self, workload: &[Transaction], manner: Manner) -> Trace {
         let disk = self.disk.fork(manner.seed);
@@ -192,7 +203,7 @@ impl Base {
 }
 
 /// Begins a recording of a disk and a key-value store together.
-fn record(disk: &SimDisk, kv: MemKv) -> Arc<TraceKv> {
+pub(crate) fn record(disk: &SimDisk, kv: MemKv) -> Arc<TraceKv> {
     disk.start_recording();
     let marker = disk.clone();
     Arc::new(TraceKv::new(kv, Box::new(move |n| marker.mark(n))))

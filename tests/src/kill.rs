@@ -13,7 +13,7 @@ use lodestore::Transaction;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::check::{self, Dump};
+use crate::check;
 use crate::generate::{Gen, Shape};
 use crate::model::{ErrKind, Model};
 use crate::realstore;
@@ -27,6 +27,8 @@ const TRANSACTIONS_MAX: u64 = 400;
 
 /// Fail points of the engine at which a child may abort.
 pub const POINTS: &[&str] = &[
+    "engine::before_plan",
+    "engine::after_append",
     "engine::before_sync",
     "engine::after_sync",
     "engine::before_apply",
@@ -83,7 +85,7 @@ impl Work {
 }
 
 /// The states after 0 to `n` transactions of `seed`.
-fn states(start: &Model, seed: u64, n: u64) -> Vec<Model> {
+pub(crate) fn states(start: &Model, seed: u64, n: u64) -> Vec<Model> {
     let mut generator = Gen::new(seed, Shape::default());
     let mut all = vec![start.clone()];
     for _ in 0..n {
@@ -96,7 +98,8 @@ fn states(start: &Model, seed: u64, n: u64) -> Vec<Model> {
     all
 }
 
-fn say(line: &str) {
+/// Tells the parent something.
+pub(crate) fn say(line: &str) {
     // One system call for each line, so that a kill leaves whole lines.
     std::io::stderr().write_all(format!("@{line}\n").as_bytes()).expect("the parent listens");
 }
@@ -254,20 +257,9 @@ fn verify(dir: &Path, work: &Work, said: &Said, seed: u64, kill: u64) -> u64 {
         Err(e) => panic!("{}: does not mount: {e}", context()),
     };
     let mut query = |r| store.query(r).wait().map_err(|e| ErrKind::from(&e));
-    let dump = Dump::take(&mut query).unwrap_or_else(|e| panic!("{}: {e}", context()));
-    let fits: Vec<u64> = (said.acked..=said.submitted).filter(|k| dump == Dump::of(&all[*k as usize])).collect();
-    if fits.is_empty() {
-        let difference = dump.difference(&Dump::of(&all[said.acked as usize])).unwrap_or_default();
-        panic!("{}: no prefix fits; to the acknowledged one: {difference}", context());
-    }
-    // States that differ in what is mapped only (zeros, or a hole) are told apart by the account of
-    // space: the children to come work on the one the store is in.
-    let spaces: Vec<_> = fits.iter().map(|k| check::space(&mut query, &all[*k as usize])).collect();
-    let Some(kept) = fits.iter().zip(&spaces).rev().find(|(_, s)| s.is_ok()).map(|(k, _)| *k) else {
-        panic!("{}: {spaces:?}", context());
-    };
+    let kept = check::prefix(&mut query, &all, said.acked as usize).unwrap_or_else(|e| panic!("{}: {e}", context()));
     store.umount().unwrap_or_else(|e| panic!("{}: does not unmount: {e}", context()));
     let found = realstore::fsck(dir);
     assert!(found.is_empty(), "{}: the deep check found {found:?}", context());
-    kept
+    kept as u64
 }

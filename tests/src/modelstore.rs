@@ -67,7 +67,7 @@ impl Subject for ModelStore {
         Vec::new()
     }
 
-    fn is_simulated(&self) -> bool {
+    fn is_scaled_down(&self) -> bool {
         true
     }
 }

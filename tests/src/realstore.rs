@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
-use lodestore::{Answer, Commit, Error, MkfsOptions, MountOptions, Read, Store, Transaction};
+use lodestore::{Answer, Commit, Error, MkfsOptions, MountGuard, MountOptions, Read, Store, Transaction};
 use lodestore_aio::Engine as IoEngine;
 use tempfile::TempDir;
 
+use crate::drive::Drive;
 use crate::model::ErrKind;
 use crate::subject::Subject;
 
@@ -44,7 +45,8 @@ fn has_direct_io() -> bool {
     })
 }
 
-fn io_engine() -> IoEngine {
+/// libaio where the file system beside the test binary has O_DIRECT, else threads.
+pub fn io_engine() -> IoEngine {
     if has_direct_io() { IoEngine::Libaio } else { IoEngine::Threads(4) }
 }
 
@@ -79,69 +81,157 @@ pub fn options() -> MountOptions {
 
 /// Makes a store with room for `size` bytes of data, and a log of `log` bytes.
 pub fn mkfs(dir: &Path, size: u64, log: u64) {
-    let o = MkfsOptions {
-        size,
-        log_size: Some(log),
-        prewrite: Some(size / 4),
-        engine: io_engine(),
-        ..MkfsOptions::default()
-    };
     let _guard = nobody_starts();
-    Store::mkfs(dir, &o, &mut |_, _, _| ()).expect("a store can be made");
+    Store::mkfs(dir, &Setup::usual(size, log).mkfs, &mut |_, _, _| ()).expect("a store can be made");
 }
 
 /// Checks an unmounted store deeply; what is wrong, in words.
 pub fn fsck(dir: &Path) -> Vec<String> {
     let _guard = nobody_starts();
-    match Store::fsck(dir, &options(), true, false) {
+    check(dir, &options())
+}
+
+fn check(dir: &Path, how: &MountOptions) -> Vec<String> {
+    match Store::fsck(dir, how, true, false) {
         Ok(report) => report.errors.iter().map(ToString::to_string).collect(),
         Err(e) => vec![e.to_string()],
     }
 }
 
+/// Who moves the engine on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Driver {
+    /// The store's own loop thread.
+    #[default]
+    Thread,
+    /// The calling thread, without any other.
+    Embedded,
+}
+
+/// What a real store is made of, how its bytes are moved, and who drives it. Every suite that runs
+/// on real stores takes one, so that a new choice is one more setup and not one more suite.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The directory in which the store's own directory is made; none for beside the test binary.
+    pub place: Option<PathBuf>,
+    /// How it is made.
+    pub mkfs: MkfsOptions,
+    /// How it is mounted.
+    pub mount: MountOptions,
+    /// Who drives it.
+    pub driver: Driver,
+    /// Whether the largest cases are scaled down.
+    pub scaled: bool,
+}
+
+impl Setup {
+    /// A store with room for `size` bytes and a log of `log` bytes, moved by `engine`.
+    pub fn new(size: u64, log: u64, engine: IoEngine) -> Self {
+        let mkfs =
+            MkfsOptions { size, log_size: Some(log), prewrite: Some(size / 4), engine, ..MkfsOptions::default() };
+        let mount = MountOptions { engine, ..options() };
+        Setup { place: None, mkfs, mount, driver: Driver::Thread, scaled: true }
+    }
+
+    /// The one that most tests use: libaio where the file system has O_DIRECT, cases in full.
+    pub fn usual(size: u64, log: u64) -> Self {
+        Setup { scaled: false, ..Setup::new(size, log, io_engine()) }
+    }
+
+    fn dir(&self) -> TempDir {
+        match &self.place {
+            None => temp_dir(),
+            Some(place) => tempfile::tempdir_in(place).expect("the place for stores is writable"),
+        }
+    }
+}
+
 /// A store in a directory of its own.
 pub struct RealStore {
+    setup: Setup,
+    mounted: Option<Mounted>,
     dir: TempDir,
-    store: Option<Store>,
-    commits: VecDeque<Commit>,
+}
+
+enum Mounted {
+    Thread(Store, VecDeque<Commit>),
+    /// The engine, transactions not waited for, and what frees the directory, last.
+    Embedded(Box<Drive>, VecDeque<u64>, MountGuard),
 }
 
 impl RealStore {
-    /// Makes and mounts a store with room for `size` bytes, and a log of `log` bytes.
-    pub fn fresh(size: u64, log: u64) -> Self {
-        let dir = temp_dir();
-        mkfs(dir.path(), size, log);
-        let mut s = RealStore { dir, store: None, commits: VecDeque::new() };
+    /// Makes and mounts a store.
+    pub fn new(setup: Setup) -> Self {
+        let dir = setup.dir();
+        {
+            let _guard = nobody_starts();
+            Store::mkfs(dir.path(), &setup.mkfs, &mut |_, _, _| ()).expect("a store can be made");
+        }
+        let mut s = RealStore { setup, mounted: None, dir };
         s.mount();
         s
     }
 
-    fn mount(&mut self) {
-        self.store = Some(mount(self.dir.path()).expect("the store mounts"));
+    /// The usual store with room for `size` bytes, and a log of `log` bytes.
+    pub fn fresh(size: u64, log: u64) -> Self {
+        RealStore::new(Setup::usual(size, log))
     }
 
-    fn store(&self) -> &Store {
-        self.store.as_ref().expect("mounted but for a moment")
+    fn mount(&mut self) {
+        let (dir, how) = (self.dir.path(), &self.setup.mount);
+        let _guard = nobody_starts();
+        self.mounted = Some(match self.setup.driver {
+            Driver::Thread => Mounted::Thread(Store::mount(dir, how).expect("the store mounts"), VecDeque::new()),
+            Driver::Embedded => {
+                let (engine, guard) = lodestore::mount_engine(dir, how).expect("the store mounts");
+                Mounted::Embedded(Box::new(Drive::new(engine, 1)), VecDeque::new(), guard)
+            }
+        });
+    }
+
+    fn mounted(&mut self) -> &mut Mounted {
+        self.mounted.as_mut().expect("mounted but for a moment")
     }
 
     fn umount(&mut self) {
-        self.store.take().expect("mounted but for a moment").umount().expect("the store unmounts");
+        match self.mounted.take().expect("mounted but for a moment") {
+            Mounted::Thread(store, _) => store.umount(),
+            Mounted::Embedded(drive, _, _guard) => drive.umount(),
+        }
+        .expect("the store unmounts");
     }
 }
 
 impl Subject for RealStore {
     fn submit(&mut self, t: Transaction) {
-        let commit = self.store().submit(t);
-        self.commits.push_back(commit);
+        match self.mounted() {
+            Mounted::Thread(store, commits) => commits.push_back(store.submit(t)),
+            Mounted::Embedded(drive, waiting, _) => {
+                waiting.push_back(drive.submit(t));
+                drive.step(false);
+            }
+        }
     }
 
     fn settle(&mut self) -> Vec<Result<(), ErrKind>> {
-        let commits = std::mem::take(&mut self.commits);
-        commits.into_iter().map(|c| c.wait().map(drop).map_err(|e| ErrKind::from(&e))).collect()
+        match self.mounted() {
+            Mounted::Thread(_, commits) => {
+                std::mem::take(commits).into_iter().map(|c| c.wait().map(drop).map_err(|e| ErrKind::from(&e))).collect()
+            }
+            Mounted::Embedded(drive, waiting, _) => {
+                drive.settle();
+                let result = |n| drive.result(n).expect("settled").as_ref().map(|_| ()).map_err(ErrKind::from);
+                std::mem::take(waiting).into_iter().map(result).collect()
+            }
+        }
     }
 
     fn query(&mut self, read: Read) -> Result<Answer, ErrKind> {
-        self.store().query(read).wait().map_err(|e| ErrKind::from(&e))
+        match self.mounted() {
+            Mounted::Thread(store, _) => store.query(read).wait(),
+            Mounted::Embedded(drive, ..) => drive.query(read),
+        }
+        .map_err(|e| ErrKind::from(&e))
     }
 
     fn remount(&mut self) {
@@ -151,23 +241,24 @@ impl Subject for RealStore {
 
     fn fsck(&mut self) -> Vec<String> {
         self.umount();
-        let found = fsck(self.dir.path());
+        let found = {
+            let _guard = nobody_starts();
+            check(self.dir.path(), &self.setup.mount)
+        };
         self.mount();
         found
     }
 
-    fn is_simulated(&self) -> bool {
-        false
+    fn is_scaled_down(&self) -> bool {
+        self.setup.scaled
     }
 }
 
 impl Drop for RealStore {
     fn drop(&mut self) {
         // A failed case is a panic already; a clean one unmounts cleanly.
-        if let Some(store) = self.store.take()
-            && !std::thread::panicking()
-        {
-            store.umount().expect("the store unmounts");
+        if self.mounted.is_some() && !std::thread::panicking() {
+            self.umount();
         }
     }
 }

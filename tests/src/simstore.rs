@@ -257,7 +257,7 @@ impl Subject for SimStore {
         SimStore::fsck(self)
     }
 
-    fn is_simulated(&self) -> bool {
+    fn is_scaled_down(&self) -> bool {
         true
     }
 }

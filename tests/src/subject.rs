@@ -18,8 +18,8 @@ pub trait Subject {
     fn remount(&mut self);
     /// Unmounts, runs the deep check, mounts again. What it found wrong, in words.
     fn fsck(&mut self) -> Vec<String>;
-    /// Whether it is the simulated one, on which the largest cases are scaled down.
-    fn is_simulated(&self) -> bool;
+    /// Whether the largest cases are scaled down on it.
+    fn is_scaled_down(&self) -> bool;
 
     /// Submits a transaction and waits for it.
     fn apply(&mut self, t: Transaction) -> Result<(), ErrKind> {

@@ -1,12 +1,17 @@
-//! Every line of the contract as a test, on the simulated disk (once for each overwrite policy), on
-//! a real directory, and on the model itself, which keeps the cases honest.
+//! Every line of the contract as a test: on the simulated disk (once for each overwrite policy), on
+//! a real directory (once for each engine and driver), and on the model itself, which keeps the cases
+//! honest.
 
 use lodestore::Policy;
+use lodestore_aio::Engine;
 use lodestore_tests::cases;
 use lodestore_tests::modelstore::ModelStore;
-use lodestore_tests::realstore::RealStore;
+use lodestore_tests::realstore::{Driver, RealStore, Setup, io_engine};
 use lodestore_tests::simstore::SimStore;
 use lodestore_tests::subject::{Pair, Subject};
+
+#[path = "conformance/fixtures.rs"]
+mod fixtures;
 
 const BIG: &str = "sixty_six_thousand_extents_in_one_object";
 
@@ -22,6 +27,21 @@ fn log(case: &str) -> u64 {
     if case == BIG { 128 << 20 } else { 32 << 20 }
 }
 
+/// Simulated ones for each policy, and real ones for each engine and driver.
+const STORES: usize = 7;
+
+/// The log is written with zeros when a store is made, so those of real stores are smaller where the
+/// case has no use for more.
+fn real_log(case: &str) -> u64 {
+    let large = case == BIG || case.starts_with("the_longest") || case.starts_with("a_transaction");
+    if large { log(case) } else { 8 << 20 }
+}
+
+/// A store on real files, moved by `engine`.
+fn real(case: &str, engine: Engine, driver: Driver) -> RealStore {
+    RealStore::new(Setup { driver, ..Setup::new(space(case), real_log(case), engine) })
+}
+
 fn run(mut subject: impl Subject, case: cases::Case) {
     case(&mut Pair::new(&mut subject));
 }
@@ -32,14 +52,17 @@ macro_rules! conformance {
         conformance!(@on simulated_auto, |case| SimStore::fresh(space(case), log(case), Policy::Auto), $($module { $($case)* })*);
         conformance!(@on simulated_direct, |case| SimStore::fresh(space(case), log(case), Policy::Direct), $($module { $($case)* })*);
         conformance!(@on simulated_deferred, |case| SimStore::fresh(space(case), log(case), Policy::Deferred), $($module { $($case)* })*);
-        conformance!(@on real, |case| RealStore::fresh(space(case), log(case)), $($module { $($case)* })*);
+        conformance!(@on real, |case| RealStore::fresh(space(case), real_log(case)), $($module { $($case)* })*);
+        conformance!(@on threads, |case| real(case, Engine::Threads(4), Driver::Thread), $($module { $($case)* })*);
+        conformance!(@on sync, |case| real(case, Engine::Sync, Driver::Thread), $($module { $($case)* })*);
+        conformance!(@on embedded, |case| real(case, io_engine(), Driver::Embedded), $($module { $($case)* })*);
 
         #[test]
         fn no_case_is_forgotten() {
             let here: Vec<String> = vec![$($(concat!(stringify!($module), "::", stringify!($case)).to_owned()),*),*];
             let all: Vec<String> = cases::all().into_iter().map(|(name, _)| name).collect();
             assert_eq!(here, all);
-            println!("conformance cases: {}, each on 4 stores", all.len());
+            println!("conformance cases: {}, each on {STORES} stores and on the model", all.len());
         }
     };
     (@on $store:ident, $make:expr, $($module:ident { $($case:ident)* })*) => {
@@ -233,7 +256,7 @@ conformance! {
         pages_are_bounded_below_above_and_in_length
         a_clone_has_its_own_omap
         an_object_made_again_does_not_inherit_keys
-        a_million_keys_are_paged_a_tenth_of_it_on_the_simulated_disk
+        a_million_keys_are_paged_a_tenth_of_it_where_it_is_scaled_down
     }
     renames {
         a_rename_moves_data_attributes_and_omap

@@ -3,6 +3,7 @@
 use lodestore_tests::crash::{all_workloads, recovery_workloads, sampled_workloads};
 use lodestore_tests::faults;
 use lodestore_tests::parallel::{budget, seed};
+use lodestore_tests::repair;
 
 macro_rules! tests {
     ($($name:ident = $body:expr;)*) => {
@@ -58,4 +59,8 @@ tests! {
     };
     a_slow_disk_of_depth_one_does_not_deadlock = faults::slow_disk_of_depth_one();
     mkfs_on_a_full_disk_says_so = faults::mkfs_on_a_full_disk();
+    whatever_fsck_can_mend_is_mended_and_the_rest_is_left_as_it_is = {
+        let r = repair::everything();
+        println!("crash states: {} in the middle of a repair, {r:?}", r.crash_states);
+    };
 }

@@ -1,6 +1,7 @@
 //! What nobody waits for, until somebody does: deferred writes, flushing the key-value store and
 //! trimming the log, pre-writing.
 
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use lodestore_aio::{AlignedBuf, IoOp};
@@ -52,18 +53,24 @@ enum Outcome {
 }
 
 impl Job {
-    /// Does it; on any thread.
+    /// Does it; on any thread. A panic is a failure like any other: whoever waits for the job would
+    /// wait for ever, and what it had made durable then nobody knows.
     pub fn run(self) -> JobDone {
         JobDone(match self.what {
             What::Flush(upto) => {
-                fail::fail_point!("engine::before_kv_flush");
-                let result = self.kv.flush();
-                fail::fail_point!("engine::after_kv_flush");
+                let flush = || {
+                    fail::fail_point!("engine::before_kv_flush");
+                    let result = self.kv.flush();
+                    fail::fail_point!("engine::after_kv_flush");
+                    result
+                };
+                let result = panic::catch_unwind(AssertUnwindSafe(flush))
+                    .unwrap_or_else(|_| Err(KvError::Failed { what: "flush", reason: "it panicked".into() }));
                 Outcome::Flushed(upto, result)
             }
             What::LookUp((cf, key), seq) => {
                 // Whoever waits for it asks again, and then hears of a failure.
-                let _ = self.kv.get(cf, &key);
+                let _ = panic::catch_unwind(AssertUnwindSafe(|| self.kv.get(cf, &key)));
                 Outcome::LookedUp(seq)
             }
         })

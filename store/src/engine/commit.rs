@@ -254,6 +254,7 @@ impl Engine {
     }
 
     fn plan_one(&mut self, q: &mut Queued) -> Outcome {
+        fail::fail_point!("engine::before_plan");
         let drained = self.groups.iter().all(Group::is_empty) && self.unapplied.is_empty();
         let coming = self.limbo.blocks() + self.doomed() + self.alloc.total() - self.alloc.usable();
         let data = &self.data;
@@ -385,6 +386,7 @@ impl Engine {
 
     /// From here on the transaction will happen, or the store fails.
     fn commit(&mut self, q: Queued, mut plan: Plan, lsn: Lsn) {
+        fail::fail_point!("engine::after_append");
         if bugs::enabled(Bug::DeferredBeforeDurable) {
             plan.writes.extend(plan.deferred.iter().cloned());
         }

@@ -132,7 +132,8 @@ struct Found {
     report: FsckReport,
     /// Object number to name and size.
     names: HashMap<u64, (ObjectId, u64)>,
-    /// Whether an object could not be decoded: then nobody knows what belongs to nothing.
+    /// Whether an object or an extent map could not be decoded: then nobody knows what belongs to
+    /// nothing, nor how many owners a block has.
     unreadable: bool,
     omaps: HashSet<u64>,
     /// Owners of blocks that may be shared.
@@ -221,6 +222,7 @@ impl Engine {
                         what: format!("object {oid} extent map chunk {index}"),
                         why: e.to_string(),
                     });
+                    f.unreadable = true;
                     continue;
                 }
             };
@@ -369,7 +371,7 @@ impl Engine {
     /// Writes the right reference counts, removes stray keys, and builds allocator and totals anew.
     fn repair(&mut self, f: &mut Found) -> Result<(), Error> {
         let double = |e: &FsckError| matches!(e, FsckError::DoubleUse { .. });
-        if f.report.errors.iter().any(double) {
+        if f.unreadable || f.report.errors.iter().any(double) {
             // Whose the blocks are is a guess, and so is every count of their owners.
             return Ok(());
         }

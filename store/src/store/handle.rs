@@ -16,7 +16,7 @@ use threadpool::ThreadPool;
 use tokio::sync::oneshot;
 
 use super::dir::{self, MkfsOptions, MountOptions};
-use super::looper::{Doorbell, Loop, Request, Waiter, Waiting};
+use super::looper::{Doorbell, Loop, Pool, Request, Waiter, Waiting};
 use crate::config::Layout;
 use crate::engine::{FsckReport, LOOKUP_THREADS};
 use crate::error::Error;
@@ -236,7 +236,7 @@ impl Store {
             next_token: 0,
             waiting: Waiting::default(),
             flushes: Vec::new(),
-            pool: ThreadPool::with_name("lodestore-kv".into(), 1 + LOOKUP_THREADS),
+            pool: Pool(ThreadPool::with_name("lodestore-kv".into(), 1 + LOOKUP_THREADS)),
             handoffs: 0,
             owed: 0,
         };

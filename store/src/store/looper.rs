@@ -89,7 +89,19 @@ impl Waiting {
     }
 }
 
+/// Threads that finish their work before what they work on is closed, even if the loop panics: until
+/// then the key-value store is open, and nobody else could mount.
+pub(super) struct Pool(pub ThreadPool);
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.0.join();
+    }
+}
+
 pub(super) struct Loop {
+    /// Before what its jobs work on: fields are dropped in order.
+    pub pool: Pool,
     pub mounted: Mounted,
     pub requests: Receiver<Request>,
     pub itself: Sender<Request>,
@@ -97,7 +109,6 @@ pub(super) struct Loop {
     pub next_token: u64,
     pub waiting: Waiting,
     pub flushes: Vec<(Lsn, Sender<Result<(), Error>>)>,
-    pub pool: ThreadPool,
     pub handoffs: u64,
     /// Callers answered who have not come back yet.
     pub owed: u64,
@@ -195,7 +206,7 @@ impl Loop {
     fn start_jobs(&mut self) {
         while let Some(job) = self.mounted.engine.take_job() {
             let (back, doorbell) = (self.itself.clone(), self.doorbell.clone());
-            self.pool.execute(move || {
+            self.pool.0.execute(move || {
                 let done = job.run();
                 // The loop outlives its jobs: it waits for them when it unmounts.
                 let _ = back.send(Request::Job(done));
@@ -252,7 +263,7 @@ impl Loop {
     }
 
     fn umount(mut self, reply: Sender<Result<(), Error>>) {
-        self.pool.join();
+        self.pool.0.join();
         while let Ok(r) = self.requests.try_recv() {
             match r {
                 Request::Umount(other) => drop(other.send(Err(Error::Unmounted))),

@@ -120,9 +120,9 @@ cases! {
         p.check();
     }
 
-    fn a_million_keys_are_paged_a_tenth_of_it_on_the_simulated_disk(p) {
+    fn a_million_keys_are_paged_a_tenth_of_it_where_it_is_scaled_down(p) {
         // The model would copy the map for every transaction; keys follow a formula instead.
-        let total: u32 = if p.subject.is_simulated() { 100_000 } else { 1_000_000 };
+        let total: u32 = if p.subject.is_scaled_down() { 100_000 } else { 1_000_000 };
         p.ok(|t| t.touch(C, oid("big")));
         let value = |i: u32| i.to_le_bytes().to_vec();
         for start in (0..total).step_by(2000) {
