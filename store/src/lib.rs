@@ -24,7 +24,7 @@ mod types;
 pub use config::{EngineConfig, Layout, Policy};
 pub use engine::{Engine, Event, FsckError, FsckReport, Job, JobDone, LOG_FILE, data_file};
 pub use error::Error;
-pub use ledger::{Counters, Ledger};
+pub use ledger::{ByOp, Counters, LEDGER, Ledger, OP_KINDS, OpBytes, OpKind};
 pub use read::{Answer, OmapRange, Read};
 pub use store::{Commit, MkfsOptions, MountGuard, MountOptions, Reply, Stats, Store, mount_engine};
 pub use txn::{Op, Transaction};

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lodestore::{MkfsOptions, Store};
+use lodestore::{Ledger, MkfsOptions, Store};
 use lodestore_benches::IoEngine;
 use lodestore_benches::measure::device;
 use serde_json::json;
@@ -55,16 +55,19 @@ pub fn run(a: &Args) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::listen()?;
     let begin = Instant::now();
-    make(&a.dir, &options, &interrupt)?;
+    let written = make(&a.dir, &options, &interrupt)?;
     let s = begin.elapsed().as_secs_f64();
     if a.json {
-        return output::json(&json!({ "dir": a.dir, "size": a.size, "engine": a.engine.to_string(), "seconds": s }));
+        return output::json(&json!({
+            "dir": a.dir, "size": a.size, "engine": a.engine.to_string(), "seconds": s,
+            "written": { "prewrite": written.prewrite, "other": written.mkfs },
+        }));
     }
     output::text(&format!("made a store of {} in {} ({s:.1} s)\n", units::about(a.size), a.dir.display()))
 }
 
 /// Makes a store, showing progress. Everything made so far is removed on failure and on a signal.
-pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<(), Failure> {
+pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<Ledger, Failure> {
     check_room(dir, options)?;
     check_direct(dir, options.engine)?;
     interrupt.remove_if_new(dir);

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::format::codec::VALUE_LEN_MAX;
 use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
 use crate::format::{BLOCK_LEN, key, small};
+use crate::ledger::Ledger;
 
 /// Name of the log's file.
 pub const LOG_FILE: &str = "log";
@@ -26,14 +27,14 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 impl Engine {
     /// Makes the files of a store on `disk` (those that are there already, such as links to block
     /// devices, are taken as they are if large enough), pre-writes log and data space, and writes
-    /// the superblock. `kv` must be empty.
+    /// the superblock. `kv` must be empty. Returns what it wrote.
     pub fn mkfs(
         disk: &mut dyn Disk,
         kv: &dyn Kv,
         layout: &Layout,
         uuid: [u8; 16],
         progress: Progress<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Ledger, Error> {
         check(layout)?;
         let mut data = Vec::new();
         for (n, len) in layout.data.iter().enumerate() {
@@ -50,7 +51,8 @@ impl Engine {
         let mut ring = disk.ring(DEPTH)?;
         let ring = &mut *ring;
         let geometry = LogGeometry { segment_len: layout.segment };
-        lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
+        let log_bytes =
+            lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
         let prewrite = layout.prewrite.min(layout.data.iter().sum());
         zero_data(ring, &data, prewrite, progress)?;
         let files = data.iter().map(|(f, _)| f.mask()).fold(0, |a, b| a | b);
@@ -63,7 +65,12 @@ impl Engine {
         let data = AlignedBuf::copy_of(&bytes).freeze();
         run(ring, IoOp::Write { file: superblock, offset: 0, data, dsync: false })?;
         run(ring, IoOp::Sync { files: superblock.mask() })?;
-        Ok(())
+        let mut ledger = Ledger::default();
+        ledger.count(|l| {
+            l.prewrite = prewrite;
+            l.mkfs = log_bytes + BLOCK_LEN + kv.stats().written_bytes();
+        });
+        Ok(ledger)
     }
 }
 

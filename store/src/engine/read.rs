@@ -454,7 +454,7 @@ impl Engine {
         for (n, p) in r.pieces.iter().enumerate() {
             let (file, offset, _) = self.locate(p.place);
             let len = p.crcs.len() * B as usize;
-            self.ledger.data_read += len as u64;
+            self.ledger.count(|l| l.data_read += len as u64);
             let io = self.next_fetch;
             self.next_fetch += 1;
             self.read_ios.insert(io, (id, n));

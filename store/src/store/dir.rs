@@ -14,6 +14,7 @@ use crate::engine::{Engine, FsckReport, LOG_FILE, data_file};
 use crate::error::Error;
 use crate::format::BLOCK_LEN;
 use crate::format::superblock;
+use crate::ledger::Ledger;
 
 const LOCK_FILE: &str = "lock";
 const KV_DIR: &str = "kv";
@@ -99,7 +100,7 @@ impl MkfsOptions {
 }
 
 /// Makes a store in `dir`, which must be empty or absent. What was made is removed if it fails.
-pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<(), Error> {
+pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Ledger, Error> {
     let layout = o.layout()?;
     let existed = dir.exists();
     if existed {
@@ -145,7 +146,7 @@ fn make(
     layout: &Layout,
     made: &mut Made,
     progress: &mut dyn FnMut(&str, u64, u64),
-) -> Result<(), Error> {
+) -> Result<Ledger, Error> {
     made.0.push(dir.join(LOCK_FILE));
     let _lock = lock(dir)?;
     for (n, len) in layout.data.iter().enumerate() {
@@ -173,8 +174,9 @@ fn make(
     }
     let mut disk = open_disk(dir, o.engine, SyncMode::default());
     let kv = RocksKv::create(&dir.join(KV_DIR), &kv_config(RocksConfig::default(), dir, o.engine))?;
-    Engine::mkfs(&mut disk, &kv, layout, rand::random(), progress)?;
-    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place(dir, e))
+    let ledger = Engine::mkfs(&mut disk, &kv, layout, rand::random(), progress)?;
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place(dir, e))?;
+    Ok(ledger)
 }
 
 /// Makes `link` point to `target`, which is made with `len` bytes unless it is a block device.

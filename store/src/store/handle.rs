@@ -206,8 +206,8 @@ reads! {
 
 impl Store {
     /// Makes a store in directory `dir`, which must be empty or absent. `progress` is told what is
-    /// being written, how much of it, and how much there is, in bytes.
-    pub fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<(), Error> {
+    /// being written, how much of it, and how much there is, in bytes. Returns what it wrote.
+    pub fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Ledger, Error> {
         dir::mkfs(dir, o, progress)
     }
 
