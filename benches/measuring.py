@@ -54,9 +54,14 @@ def warn_if_busy():
         print(f"warning: the load average is {load:.1f}; figures of a busy machine say little", file=sys.stderr)
 
 
+def is_installed(command):
+    """Whether there is such a program."""
+    return shutil.which(command) is not None
+
+
 def required(command):
     """Fails unless `command` is installed."""
-    if shutil.which(command) is None:
+    if not is_installed(command):
         raise Failed(f"{command} is not installed; `.ci/packages` installs it")
 
 

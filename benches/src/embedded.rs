@@ -11,6 +11,8 @@ use threadpool::ThreadPool;
 
 use crate::client::{Client, Outcome, Request, Shared, Tally, Transport, answered, written};
 use crate::error::BenchError;
+use crate::live::Live;
+use crate::measure::series::Sampler;
 
 /// A store mounted into the calling thread.
 pub struct Embedded {
@@ -88,10 +90,17 @@ impl Embedded {
     }
 
     /// Runs the workload; returns when it began and what the client did.
-    pub(crate) fn run(&mut self, shared: &Shared<'_>) -> Result<(Instant, Tally), BenchError> {
+    pub(crate) fn run(
+        &mut self,
+        shared: &Shared<'_>,
+        sampler: Option<&mut Sampler>,
+    ) -> Result<(Instant, Tally), BenchError> {
         let client = Client::new(shared, 0);
         let begin = Instant::now();
-        let tally = client.run(self)?;
+        let tally = match sampler {
+            None => client.run(self)?,
+            Some(sampler) => client.run(&mut Sampled { engine: self, sampler, live: shared.live })?,
+        };
         Ok((begin, tally))
     }
 
@@ -135,6 +144,26 @@ impl Transport for Embedded {
             if self.engine.io_in_flight() == 0 && !self.engine.has_work() && self.jobs.under_way > 0 {
                 self.job_finished();
             }
+        }
+    }
+}
+
+/// An engine that is looked at between operations: no other thread can ask it.
+struct Sampled<'a> {
+    engine: &'a mut Embedded,
+    sampler: &'a mut Sampler,
+    live: &'a Live,
+}
+
+impl Transport for Sampled<'_> {
+    fn submit(&mut self, slot: usize, r: Request) {
+        self.engine.submit(slot, r);
+    }
+
+    fn wait(&mut self, done: &mut Vec<(usize, Outcome)>) {
+        self.engine.wait(done);
+        if self.sampler.due_in().is_zero() {
+            self.sampler.sample(&self.engine.stats(), self.live);
         }
     }
 }

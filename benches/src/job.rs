@@ -4,12 +4,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lodestore::{MountOptions, Stats, Store};
 
-use crate::client::Shared;
+use crate::client::{Shared, Tally};
 use crate::embedded::Embedded;
 use crate::error::BenchError;
 use crate::fill::{self, Contents, Filled, Found};
@@ -17,6 +18,7 @@ use crate::flash::{Flash, FlashOptions};
 use crate::live::{Live, Stage};
 use crate::measure::device::Devices;
 use crate::measure::report::{Config, Memory, Report};
+use crate::measure::series::Sampler;
 use crate::measure::{Snapshot, process};
 use crate::room;
 use crate::run;
@@ -161,18 +163,8 @@ impl Job {
         };
         live.enter(Stage::Running, total);
         let shared = Shared { workload: w, book: self.book.as_ref(), live, failed: AtomicBool::new(false) };
-        let (begin, tally) = match target {
-            Target::Store(s) => run::run(s, &shared)?,
-            Target::Embedded(e) => e.run(&shared)?,
-        };
-        if tally.reads.is_empty() && tally.writes.is_empty() {
-            return Err(BenchError::Stopped);
-        }
-        live.enter(Stage::Settling, 0);
-        if w.op.writes() {
-            target.flush()?;
-            wait_until_idle(target)?;
-        }
+        let mut sampler = Sampler::begin(target.stats()?, &self.devices);
+        let (begin, tally) = run_and_settle(target, &shared, &mut sampler)?;
         let after = Snapshot::take(&self.dir, target.stats()?, &self.devices);
         live.enter(Stage::Idle, 0);
         let ran = tally.end.saturating_duration_since(begin);
@@ -181,11 +173,13 @@ impl Job {
             crate::Until::Time(t) if !live.stopped() => ran.max(t),
             _ => ran,
         };
-        let cost = before.until(&after);
-        let mut report = Report::new(self.config(w), &tally, elapsed, &cost);
+        let cost = before.until(&after, &self.devices);
+        let user = cost.user;
+        let mut report = Report::new(self.config(w), &tally, elapsed, cost);
+        report.series = sampler.finish(after.stats(), report.ops);
         report.memory = process::memory().map(|(rss, rss_max)| Memory { rss, rss_max, caches_max: self.caches_max() });
         if let Some(f) = &mut self.flash {
-            report.flash = f.end(cost.user, elapsed)?;
+            report.flash = f.end(user, elapsed)?;
         }
         Ok(report)
     }
@@ -231,6 +225,53 @@ impl Job {
             ..Config::of_workload(w)
         }
     }
+}
+
+/// Runs the workload, then writes what it left, with a sample of the store's counters every second.
+fn run_and_settle(
+    target: &mut Target,
+    shared: &Shared<'_>,
+    sampler: &mut Sampler,
+) -> Result<(Instant, Tally), BenchError> {
+    let store = match target {
+        Target::Store(s) => s.clone(),
+        Target::Embedded(_) => return unsampled(target, shared, Some(sampler)),
+    };
+    let (stop, stopped) = mpsc::channel::<()>();
+    thread::scope(|s| {
+        let sampling = s.spawn(move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(sampler.due_in()) {
+                // A store that cannot answer any more says why to whoever writes to it.
+                let Ok(stats) = store.stats() else { break };
+                sampler.sample(&stats, shared.live);
+            }
+        });
+        let result = unsampled(target, shared, None);
+        drop(stop);
+        sampling.join().expect("taking samples does not panic");
+        result
+    })
+}
+
+/// The same; only an embedded engine, which no other thread can ask, takes the samples itself.
+fn unsampled(
+    target: &mut Target,
+    shared: &Shared<'_>,
+    sampler: Option<&mut Sampler>,
+) -> Result<(Instant, Tally), BenchError> {
+    let (begin, tally) = match target {
+        Target::Store(s) => run::run(s, shared)?,
+        Target::Embedded(e) => e.run(shared, sampler)?,
+    };
+    if tally.reads.is_empty() && tally.writes.is_empty() {
+        return Err(BenchError::Stopped);
+    }
+    shared.live.enter(Stage::Settling, 0);
+    if shared.workload.op.writes() {
+        target.flush()?;
+        wait_until_idle(target)?;
+    }
+    Ok((begin, tally))
 }
 
 fn prepare_objects(

@@ -28,6 +28,13 @@ impl Cf {
         CFS.get(n as usize).copied()
     }
 
+    /// Whether records of the log are kept in it. In none: the log is beside the key-value store.
+    pub fn holds_log(self) -> bool {
+        match self {
+            Cf::Meta | Cf::Onode | Cf::Extent | Cf::Omap | Cf::Shared => false,
+        }
+    }
+
     /// The family's name on disk and in reports.
     pub fn name(self) -> &'static str {
         match self {
@@ -154,6 +161,20 @@ pub struct KvStats {
     pub other_bytes: u64,
     /// Microseconds that writes were stalled.
     pub stall_us: u64,
+}
+
+impl KvStats {
+    /// Bytes of log records that got into table files.
+    pub fn log_in_tables(&self) -> u64 {
+        let families = CFS.iter().zip(&self.by_cf).filter(|(cf, _)| cf.holds_log());
+        families.map(|(_, s)| s.flush_bytes + s.compaction_bytes).sum()
+    }
+
+    /// Everything it wrote.
+    pub fn written_bytes(&self) -> u64 {
+        let tables: u64 = self.by_cf.iter().map(|s| s.flush_bytes + s.compaction_bytes).sum();
+        tables + self.log_bytes + self.other_bytes
+    }
 }
 
 /// A key-value store. Shared between the engine's thread and helpers that flush.

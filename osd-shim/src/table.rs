@@ -3,6 +3,8 @@
 use comfy_table::{Cell, CellAlignment, LineStyle, Table, TableStyle};
 use lodestore_benches::{Report, Side};
 
+mod ledger;
+
 use crate::{flash_table, units};
 
 /// A rule under the header, nothing else.
@@ -15,6 +17,7 @@ pub fn results(reports: &[Report], place: &str) -> String {
     if reports.iter().any(|r| r.amplification.total.is_some()) {
         out += &format!("\nbytes written per user byte\n{}", bytes(reports));
     }
+    out += &ledger::ledger(reports);
     out += &flash_table::flash(reports);
     out + &format!("\nthroughput and cost\n{}", speed(reports))
 }

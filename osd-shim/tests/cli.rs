@@ -314,6 +314,43 @@ fn one_run_is_one_object_with_every_key() {
     assert_eq!(p.names(), [""; 0], "the temporary store is gone");
 }
 
+/// Bytes of a field.
+fn bytes(v: &Value) -> u64 {
+    v.as_u64().unwrap_or_else(|| panic!("a count of bytes, not {v}"))
+}
+
+#[test]
+fn the_ledger_agrees_with_itself_however_it_is_summed() {
+    let p = Place::new();
+    for args in [&["--io-size", "4k"][..], &["--overwrite", "deferred"], &["--driver", "embedded", "--io-size", "16k"]]
+    {
+        let run = p.bench_json(args);
+        let l = &run["ledger"];
+        let by_op = l["by_op"].as_object().expect("an object of operations");
+        for class in ["data_direct", "data_deferred", "log_payload", "log_metadata"] {
+            let sum: u64 = by_op.values().map(|o| bytes(&o[class])).sum();
+            assert_eq!(sum, bytes(&l["classes"][class]), "{class} of {l}");
+        }
+        assert_eq!(bytes(&by_op["write"]["ops"]), 200);
+        assert_eq!(bytes(&by_op["write"]["user"]), bytes(&l["user"]["total"]));
+        let families = l["kv_by_cf"].as_object().expect("an object of families");
+        for (class, of) in [("kv_flush", "flush"), ("kv_compaction", "compaction")] {
+            assert_eq!(families.values().map(|f| bytes(&f[of])).sum::<u64>(), bytes(&l["classes"][class]), "{l}");
+        }
+        assert_eq!((bytes(&l["log_in_sst"]), bytes(&l["classes"]["kv_log"])), (0, 0), "the store's log is its own");
+        let log: u64 =
+            ["payload", "metadata", "padding", "header"].iter().map(|c| bytes(&l["classes"][format!("log_{c}")])).sum();
+        assert_eq!(log % 4096, 0, "the log is written in whole blocks");
+        let last = run["series"].as_array().and_then(|s| s.last()).expect("one sample at least");
+        assert_eq!((bytes(&last["log"]), bytes(&last["ops"])), (log, 200));
+        assert_eq!(bytes(&last["kv_flush"]), bytes(&l["classes"]["kv_flush"]));
+        for d in l["devices"].as_array().expect("a list of devices") {
+            assert_eq!(d["chain"][0], d["name"]);
+            assert_eq!(d["chain_bytes"][0], d["bytes"]);
+        }
+    }
+}
+
 #[test]
 fn a_sweep_has_a_row_for_every_size_and_depth() {
     let p = Place::new();

@@ -7,20 +7,32 @@ use bytes::Bytes;
 use lodestore_aio::AlignedBuf;
 
 use crate::format::BLOCK_LEN;
+use crate::ledger::OpKind;
 use crate::types::Lsn;
 
 /// Most blocks written by one I/O when deferred contents are applied: 1 MiB.
 const APPLY_BLOCKS_MAX: usize = 256;
 
+/// New contents of one block, to be written in place.
+#[derive(Clone, Debug)]
+pub struct Overwrite {
+    /// The block.
+    pub place: u64,
+    /// Its contents, aligned in memory.
+    pub data: Bytes,
+    /// The operation they come from.
+    pub by: OpKind,
+}
+
 /// See the module's description. By block: the record that holds the contents, and the contents.
 #[derive(Debug, Default)]
 pub struct DeferredSet {
     /// Planned; the record is not durable yet. Must not be written in place.
-    planned: BTreeMap<u64, (Lsn, Bytes)>,
+    planned: BTreeMap<u64, (Lsn, Overwrite)>,
     /// Durable in the log, waiting.
-    ready: BTreeMap<u64, (Lsn, Bytes)>,
+    ready: BTreeMap<u64, (Lsn, Overwrite)>,
     /// Being written in place. Never two writes of one block at a time.
-    writing: BTreeMap<u64, (Lsn, Bytes)>,
+    writing: BTreeMap<u64, (Lsn, Overwrite)>,
     /// Written in place, not synced.
     written: Vec<Lsn>,
     /// Of those, the ones that the sync in flight covers.
@@ -34,33 +46,36 @@ pub struct Apply {
     pub place: u64,
     /// Whole blocks, aligned in memory.
     pub data: Bytes,
+    /// The operation that each block comes from.
+    pub by: Vec<OpKind>,
 }
 
 impl DeferredSet {
     /// The newest contents of a block, durable or not.
     pub fn newest(&self, place: u64) -> Option<Bytes> {
-        self.planned.get(&place).map(|(_, b)| b.clone()).or_else(|| self.durable(place))
+        self.planned.get(&place).map(|(_, b)| b.data.clone()).or_else(|| self.durable(place))
     }
 
     /// The newest durable contents of a block that the medium may not have yet.
     pub fn durable(&self, place: u64) -> Option<Bytes> {
-        self.ready.get(&place).or_else(|| self.writing.get(&place)).map(|(_, b)| b.clone())
+        self.ready.get(&place).or_else(|| self.writing.get(&place)).map(|(_, b)| b.data.clone())
     }
 
     /// Notes contents of a planned record.
-    pub fn plan(&mut self, lsn: Lsn, blocks: &[(u64, Bytes)]) {
-        self.planned.extend(blocks.iter().map(|(p, b)| (*p, (lsn, b.clone()))));
+    pub fn plan(&mut self, lsn: Lsn, blocks: &[Overwrite]) {
+        self.planned.extend(blocks.iter().map(|b| (b.place, (lsn, b.clone()))));
     }
 
     /// The record is durable: its contents may be written. Returns how many older contents need
     /// not be written any more.
-    pub fn promote(&mut self, lsn: Lsn, blocks: Vec<(u64, Bytes)>) -> u64 {
+    pub fn promote(&mut self, lsn: Lsn, blocks: Vec<Overwrite>) -> u64 {
         let mut coalesced = 0;
-        for (place, data) in blocks {
+        for new in blocks {
+            let place = new.place;
             if self.planned.get(&place).is_some_and(|(l, _)| *l == lsn) {
                 self.planned.remove(&place);
             }
-            coalesced += u64::from(self.ready.insert(place, (lsn, data)).is_some());
+            coalesced += u64::from(self.ready.insert(place, (lsn, new)).is_some());
         }
         coalesced
     }
@@ -96,12 +111,14 @@ impl DeferredSet {
             }
             let Some(first) = run.first().copied() else { break };
             let mut data = AlignedBuf::with_capacity(run.len() * BLOCK_LEN as usize);
+            let mut by = Vec::with_capacity(run.len());
             for place in run {
                 let entry = self.ready.remove(&place).expect("listed above");
-                data.extend(&entry.1);
+                data.extend(&entry.1.data);
+                by.push(entry.1.by);
                 self.writing.insert(place, entry);
             }
-            out.push(Apply { place: first, data: data.freeze() });
+            out.push(Apply { place: first, data: data.freeze(), by });
         }
         out
     }

@@ -6,5 +6,5 @@ mod handle;
 mod looper;
 mod probe;
 
-pub use dir::{MkfsOptions, MountGuard, MountOptions, mount_engine};
+pub use dir::{MkfsOptions, MkfsReport, MountGuard, MountOptions, mount_engine};
 pub use handle::{Commit, Reply, Stats, Store};

@@ -178,6 +178,27 @@ pub(crate) struct UserBytes {
     pub omap: u64,
 }
 
+impl UserBytes {
+    pub fn total(&self) -> u64 {
+        self.data + self.attrs + self.omap
+    }
+}
+
+impl Op {
+    /// What the caller asks to be written: contents with their names, not what is removed or shared.
+    pub(crate) fn user_bytes(&self) -> UserBytes {
+        let mut n = UserBytes::default();
+        match self {
+            Op::Write { data, .. } => n.data = data.len() as u64,
+            Op::SetAttr { name, value, .. } => n.attrs = (name.len() + value.len()) as u64,
+            Op::OmapSet { entries, .. } => n.omap = entries.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum(),
+            Op::OmapSetHeader { header, .. } => n.omap = header.len() as u64,
+            _ => {}
+        }
+        n
+    }
+}
+
 impl Transaction {
     /// An empty transaction. It can be submitted: its acknowledgement says that everything
     /// submitted before it is durable.
@@ -198,25 +219,7 @@ impl Transaction {
 
     /// Bytes of data and metadata the caller asks to be written.
     pub fn user_bytes(&self) -> u64 {
-        let n = self.user_bytes_by_class();
-        n.data + n.attrs + n.omap
-    }
-
-    /// The same by class.
-    pub(crate) fn user_bytes_by_class(&self) -> UserBytes {
-        let mut n = UserBytes::default();
-        for (_, op) in &self.ops {
-            match op {
-                Op::Write { data, .. } => n.data += data.len() as u64,
-                Op::SetAttr { name, value, .. } => n.attrs += (name.len() + value.len()) as u64,
-                Op::OmapSet { entries, .. } => {
-                    n.omap += entries.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum::<u64>()
-                }
-                Op::OmapSetHeader { header, .. } => n.omap += header.len() as u64,
-                _ => {}
-            }
-        }
-        n
+        self.ops.iter().map(|(_, op)| op.user_bytes().total()).sum()
     }
 
     /// See [`Op::Touch`].

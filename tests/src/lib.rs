@@ -14,6 +14,7 @@ pub mod gauntlet;
 pub mod generate;
 pub mod kill;
 pub mod killed;
+pub mod ledger;
 pub mod model;
 pub mod modelstore;
 pub mod panics;

@@ -195,9 +195,22 @@ impl SimStore {
     pub fn fsck(&mut self) -> Vec<String> {
         self.drive().idle();
         match self.drive().engine.fsck(true, false) {
-            Ok(report) => report.errors.iter().map(ToString::to_string).collect(),
+            Ok(report) => {
+                let mut found: Vec<String> = report.errors.iter().map(ToString::to_string).collect();
+                found.extend(self.ledger_error());
+                found
+            }
             Err(e) => vec![e.to_string()],
         }
+    }
+
+    /// Where the ledger's two counts disagree, by class and by type of operation.
+    fn ledger_error(&mut self) -> Option<String> {
+        let l = self.drive().engine.ledger();
+        let by_class = [l.user(), l.data_direct, l.data_deferred, l.log_payload, l.log_metadata];
+        let t = l.by_op.total();
+        let by_op = [t.user, t.data_direct, t.data_deferred, t.log_payload, t.log_metadata];
+        (by_class != by_op).then(|| format!("ledger: {by_class:?} by class, {by_op:?} by operation"))
     }
 
     /// The engine's counters over all mounts.

@@ -142,6 +142,35 @@ mod handle {
     }
 }
 
+mod ledger {
+    use lodestore_tests::ledger;
+
+    #[test]
+    fn data_operations_write_what_is_derived() {
+        ledger::data_operations_write_what_is_derived();
+    }
+
+    #[test]
+    fn metadata_operations_write_what_is_derived() {
+        ledger::metadata_operations_write_what_is_derived();
+    }
+
+    #[test]
+    fn deferred_overwrites_and_shared_batches_write_what_is_derived() {
+        ledger::deferred_overwrites_and_shared_batches_write_what_is_derived();
+    }
+
+    #[test]
+    fn bytes_of_a_mixed_transaction_go_to_the_operations_that_wrote_them() {
+        ledger::bytes_of_a_mixed_transaction_go_to_the_operations_that_wrote_them();
+    }
+
+    #[test]
+    fn replay_and_mkfs_write_what_is_derived() {
+        ledger::replay_and_mkfs_write_what_is_derived();
+    }
+}
+
 conformance! {
     attrs {
         an_attribute_is_set_replaced_and_removed

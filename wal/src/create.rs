@@ -27,7 +27,8 @@ impl Default for LogGeometry {
 /// everywhere (so that later writes change no file-system metadata), then the header, and syncs.
 /// There are as many segments as fit; at least [`SEGMENTS_MIN`](crate::SEGMENTS_MIN) must.
 ///
-/// `progress` is told the bytes written and the bytes to write. The ring must be idle.
+/// `progress` is told the bytes written and the bytes to write. The ring must be idle. Returns the
+/// bytes written in all.
 pub fn format(
     ring: &mut dyn Ring,
     file: FileId,
@@ -35,7 +36,7 @@ pub fn format(
     geometry: LogGeometry,
     uuid: [u8; 16],
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), WalError> {
+) -> Result<u64, WalError> {
     let segment_len = geometry.segment_len;
     let segments = file_len.saturating_sub(SEGMENTS_OFFSET).checked_div(segment_len).unwrap_or(0);
     if let Some(what) = shape_fault(segment_len, segments) {
@@ -56,5 +57,5 @@ pub fn format(
         end: Some(CleanEnd { batches: 0, lsn: 0, seq: 0 }),
     };
     slots::write(ring, file, &header, 1)?;
-    Ok(())
+    Ok(total + slots::HEADER_CHANGE_BYTES)
 }

@@ -39,6 +39,7 @@ pub use create::{LogGeometry, SEGMENT_LEN_DEFAULT, format};
 pub use error::{AppendError, WalError};
 pub use format::{SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SEGMENTS_MIN, record_len_max};
 pub use reader::{Reader, Record, RecoveryCounters, Tail};
+pub use slots::HEADER_CHANGE_BYTES;
 pub use writer::{BATCH_LEN_MAX, Batch, Writer, WriterCounters};
 
 /// Position of a record in the log: consecutive within an epoch, never used twice, never 0.

@@ -10,6 +10,9 @@ use lodestore_aio::{AlignedBuf, BLOCK, FileId, IoOp, Ring, run};
 use crate::error::WalError;
 use crate::format::{HeaderFault, LogHeader, VERSION};
 
+/// Bytes that one change of the log's header writes.
+pub const HEADER_CHANGE_BYTES: u64 = 2 * BLOCK as u64;
+
 /// The header in force.
 pub(crate) struct Slots {
     /// The newest valid header.

@@ -5,15 +5,19 @@
 //! compactions, the process as the kernel accounts it, and the sectors that the device wrote.
 
 pub mod device;
+mod journal;
+pub mod ledger;
 pub mod process;
 pub mod report;
+pub mod series;
 
 use std::path::Path;
 use std::time::Duration;
 
-use lodestore::Stats;
+use lodestore::{LEDGER, Stats};
 
 use device::Devices;
+use ledger::{Kernel, LedgerReport};
 use report::Amplification;
 
 /// The state of every counter at one moment.
@@ -21,10 +25,7 @@ pub(crate) struct Snapshot {
     stats: Stats,
     cpu: Duration,
     switches: process::Switches,
-    /// Bytes this process caused to be written, by the kernel's account.
-    process: Option<u64>,
-    /// Bytes the block devices wrote.
-    device: Option<u64>,
+    kernel: Kernel,
 }
 
 /// What happened between two snapshots.
@@ -35,6 +36,8 @@ pub(crate) struct Cost {
     pub switches: u64,
     pub handoffs: u64,
     pub amplification: Amplification,
+    /// Nothing if the store does not count.
+    pub ledger: Option<LedgerReport>,
 }
 
 impl Snapshot {
@@ -45,36 +48,36 @@ impl Snapshot {
         Snapshot {
             cpu: process::cpu(),
             switches: process::Switches::now(),
-            process: process::written_bytes(),
-            device: devices.written_bytes(),
+            kernel: Kernel {
+                process: process::written_bytes(),
+                devices: devices.written_bytes(),
+                journals: devices
+                    .all()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|d| Some((d.name().to_owned(), d.journal_bytes()?)))
+                    .collect(),
+            },
             stats,
         }
     }
 
-    /// What happened from `self` to `end`.
-    pub fn until(&self, end: &Snapshot) -> Cost {
-        let ledger = end.stats.ledger.since(&self.stats.ledger);
-        let kv =
-            |s: &Stats| s.kv.by_cf.iter().map(|c| c.flush_bytes + c.compaction_bytes).sum::<u64>() + s.kv.log_bytes;
-        let bytes = report::Bytes {
-            user: ledger.user(),
-            data: ledger.data_direct + ledger.data_deferred,
-            log: ledger.log(),
-            kv: kv(&end.stats) - kv(&self.stats),
-            prewrite: ledger.prewrite,
-            process: difference(self.process, end.process),
-            device: difference(self.device, end.device),
-        };
+    /// The store's own counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// What happened from `self` to `end`, on `devices`.
+    pub fn until(&self, end: &Snapshot, devices: &Devices) -> Cost {
+        let all = devices.all().unwrap_or_default();
+        let ledger = LedgerReport::between((&self.stats, &self.kernel), (&end.stats, &end.kernel), all);
         Cost {
-            user: bytes.user,
+            user: ledger.user.total,
             cpu: end.cpu.saturating_sub(self.cpu),
             switches: end.switches.since(&self.switches),
             handoffs: end.stats.handoffs - self.stats.handoffs,
-            amplification: Amplification::new(&bytes),
+            amplification: Amplification::new(&ledger),
+            ledger: LEDGER.then_some(ledger),
         }
     }
-}
-
-fn difference(begin: Option<u64>, end: Option<u64>) -> Option<u64> {
-    Some(end?.saturating_sub(begin?))
 }

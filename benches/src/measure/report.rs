@@ -5,19 +5,11 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::device::Part;
+use super::ledger::LedgerReport;
+use super::series::Sample;
 use crate::flash::FlashReport;
 use crate::workload::{Until, Workload};
-
-/// Bytes of one run, by class.
-pub(crate) struct Bytes {
-    pub user: u64,
-    pub data: u64,
-    pub log: u64,
-    pub kv: u64,
-    pub prewrite: u64,
-    pub process: Option<u64>,
-    pub device: Option<u64>,
-}
 
 /// Bytes written per byte the user asked to be written. `None` where nothing was written or the
 /// system does not tell.
@@ -45,23 +37,26 @@ pub struct Amplification {
 }
 
 impl Amplification {
-    pub(crate) fn new(b: &Bytes) -> Self {
-        if b.user == 0 {
+    pub(crate) fn new(l: &LedgerReport) -> Self {
+        let (user, c) = (l.user.total, &l.classes);
+        if user == 0 {
             return Amplification::default();
         }
-        let per_user = |n: f64| Some(round(n / b.user as f64, 4));
-        let counted = (b.data + b.log + b.kv) as f64;
+        let per_user = |n: f64| Some(round(n / user as f64, 4));
+        let (data, log) = (c.data_direct + c.data_deferred, c.of_part(Part::Log));
+        let kv = c.kv_flush + c.kv_compaction + c.kv_log;
+        let counted = (data + log + kv) as f64;
         // Signed: a device that saw less than was issued must show, too.
-        let beyond = |n: Option<u64>| n.map(|n| n as f64 - counted - b.prewrite as f64);
-        let other = beyond(b.device);
+        let beyond = |n: Option<u64>| n.map(|n| n as f64 - counted - c.prewrite as f64);
+        let other = beyond(l.device_bytes());
         Amplification {
-            data: per_user(b.data as f64),
-            log: per_user(b.log as f64),
-            kv: per_user(b.kv as f64),
+            data: per_user(data as f64),
+            log: per_user(log as f64),
+            kv: per_user(kv as f64),
             other: other.and_then(per_user),
             total: per_user(counted + other.unwrap_or(0.0)),
-            prewrite: per_user(b.prewrite as f64),
-            other_of_process: other.and(beyond(b.process)).and_then(per_user),
+            prewrite: per_user(c.prewrite as f64),
+            other_of_process: other.and(beyond(l.process_bytes)).and_then(per_user),
         }
     }
 }
@@ -204,6 +199,11 @@ pub struct Report {
     /// What it cost the flash, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash: Option<FlashReport>,
+    /// Every byte by class, by type of operation and by device; nothing if the store does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerReport>,
+    /// The run second by second.
+    pub series: Vec<Sample>,
     /// The reads of a mixed run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reads: Option<Side>,
@@ -216,7 +216,7 @@ pub struct Report {
 
 impl Report {
     /// Puts a run together.
-    pub(crate) fn new(config: Config, tally: &crate::client::Tally, elapsed: Duration, cost: &super::Cost) -> Report {
+    pub(crate) fn new(config: Config, tally: &crate::client::Tally, elapsed: Duration, cost: super::Cost) -> Report {
         let mut all = tally.reads.clone();
         all.add(&tally.writes).expect("the same bounds");
         let (ops, s) = (all.len(), elapsed.as_secs_f64().max(1e-9));
@@ -235,6 +235,8 @@ impl Report {
             handoffs_per_op: per_op(cost.handoffs as f64),
             amplification: cost.amplification,
             flash: None,
+            ledger: cost.ledger,
+            series: Vec::new(),
             reads: mixed.then(|| side(&tally.reads)),
             writes: mixed.then(|| side(&tally.writes)),
             memory: None,
@@ -251,13 +253,47 @@ fn round(n: f64, digits: i32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::ledger::{Classes, DeviceBytes, UserBytes};
 
-    const BYTES: Bytes =
-        Bytes { user: 1000, data: 1000, log: 30, kv: 10, prewrite: 500, process: Some(1545), device: Some(1560) };
+    /// 1000 bytes asked for, 1000 of data, 30 of log, 10 of tables, 500 pre-written; the process wrote
+    /// 1545, the device 1560.
+    fn ledger() -> LedgerReport {
+        let classes = Classes {
+            data_direct: 900,
+            data_deferred: 100,
+            log_payload: 15,
+            log_metadata: 9,
+            log_padding: 5,
+            log_header: 1,
+            kv_flush: 7,
+            kv_compaction: 3,
+            prewrite: 500,
+            ..Classes::default()
+        };
+        LedgerReport {
+            user: UserBytes { data: 1000, total: 1000, ..UserBytes::default() },
+            classes,
+            kv_by_cf: Default::default(),
+            by_op: Default::default(),
+            process_bytes: Some(1545),
+            devices: vec![DeviceBytes {
+                name: "sda".into(),
+                chain: vec!["sda".into()],
+                bytes: 1560,
+                chain_bytes: vec![1560],
+                classes: vec!["data", "log", "kv"],
+                counted: Some(1540),
+                fs_journal: None,
+            }],
+            fs_share: Some(20),
+            fs_journal: None,
+            log_in_sst: 0,
+        }
+    }
 
     #[test]
     fn what_nobody_counted_is_other_and_part_of_the_total() {
-        let a = Amplification::new(&BYTES);
+        let a = Amplification::new(&ledger());
         assert_eq!((a.data, a.log, a.kv), (Some(1.0), Some(0.03), Some(0.01)));
         assert_eq!((a.other, a.total, a.prewrite), (Some(0.02), Some(1.06), Some(0.5)));
         assert_eq!(a.other_of_process, Some(0.005));
@@ -265,12 +301,13 @@ mod tests {
 
     #[test]
     fn an_unknown_device_leaves_what_was_counted() {
-        let a = Amplification::new(&Bytes { device: None, ..BYTES });
+        let a = Amplification::new(&LedgerReport { devices: Vec::new(), ..ledger() });
         assert_eq!((a.other, a.total, a.other_of_process), (None, Some(1.04), None));
     }
 
     #[test]
     fn without_writes_there_is_nothing_to_divide_by() {
-        assert_eq!(Amplification::new(&Bytes { user: 0, ..BYTES }), Amplification::default());
+        let user = UserBytes::default();
+        assert_eq!(Amplification::new(&LedgerReport { user, ..ledger() }), Amplification::default());
     }
 }

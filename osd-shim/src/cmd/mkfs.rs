@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lodestore::{Layout, MkfsOptions, Store};
+use lodestore::{Layout, MkfsOptions, MkfsReport, Store};
 use lodestore_benches::IoEngine;
 use lodestore_benches::measure::device;
 use serde_json::json;
@@ -64,7 +64,7 @@ pub fn run(a: &Args) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::listen()?;
     let begin = Instant::now();
-    let layout = make(&a.dir, &options, &interrupt)?;
+    let MkfsReport { layout, written } = make(&a.dir, &options, &interrupt)?;
     let s = begin.elapsed().as_secs_f64();
     let size: u64 = layout.data.iter().sum();
     if a.json {
@@ -77,6 +77,7 @@ pub fn run(a: &Args) -> Result<(), Failure> {
             "prewritten": layout.prewrite,
             "engine": a.engine.to_string(),
             "seconds": s,
+            "written": { "prewrite": written.prewrite, "other": written.mkfs },
         }));
     }
     output::text(&format!(
@@ -88,7 +89,7 @@ pub fn run(a: &Args) -> Result<(), Failure> {
 }
 
 /// Makes a store, showing progress. Everything made so far is removed on failure and on a signal.
-pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<Layout, Failure> {
+pub fn make(dir: &Path, options: &MkfsOptions, interrupt: &Interrupt) -> Result<MkfsReport, Failure> {
     let layout = options.check(dir)?;
     check_room(dir, options, &layout)?;
     check_direct(dir, options.engine)?;

@@ -218,7 +218,10 @@ impl Engine {
         let room = APPLIES_MAX.saturating_sub(self.applies.len());
         for a in self.deferred.take(room) {
             let blocks = a.data.len() as u64 / BLOCK_LEN;
-            self.ledger.data_deferred += a.data.len() as u64;
+            self.ledger.count(|l| {
+                l.data_deferred += a.data.len() as u64;
+                a.by.iter().for_each(|by| l.by_op[*by].data_deferred += BLOCK_LEN);
+            });
             self.counters.deferred_applied += blocks;
             let id = self.next_apply;
             self.next_apply += 1;
@@ -266,7 +269,7 @@ impl Engine {
                     let (file, offset, room) = self.locate(p.next);
                     let blocks = room.min(p.end - p.next).min(PREWRITE_IO / BLOCK_LEN);
                     let data = AlignedBuf::zeroed((blocks * BLOCK_LEN) as usize).freeze();
-                    self.ledger.prewrite += data.len() as u64;
+                    self.ledger.count(|l| l.prewrite += data.len() as u64);
                     self.io(token(kind::PREWRITE, 0), IoOp::Write { file, offset, data, dsync: false });
                     p.next += blocks;
                     p.in_flight += 1;

@@ -13,9 +13,11 @@ use lodestore_wal::AppendError;
 use super::{Engine, Event, kind, token};
 use crate::alloc::Run;
 use crate::bugs::{self, Bug};
+use crate::deferred::Overwrite;
 use crate::error::Error;
 use crate::format::chunk::Slot;
 use crate::format::{BLOCK_LEN, record};
+use crate::ledger::OpBytes;
 use crate::meta::{Lookups, Touched};
 use crate::plan::{self, Draft, Env, FetchError, Fetched, Outcome, Plan};
 use crate::txn::{Op, Transaction};
@@ -75,7 +77,7 @@ pub(super) struct Durable {
     ops: Vec<KvOp>,
     touched: Touched,
     objects: Vec<Vec<u8>>,
-    deferred: Vec<(u64, Bytes)>,
+    deferred: Vec<Overwrite>,
     taken: Vec<Run>,
     freed: Vec<Run>,
 }
@@ -330,7 +332,7 @@ impl Engine {
             q.fetched.insert(slot.place, absent);
             q.fetching += 1;
             self.counters.blocks_fetched += 1;
-            self.ledger.data_read += BLOCK_LEN;
+            self.ledger.count(|l| l.data_read += BLOCK_LEN);
             self.fetches.insert(self.next_fetch, (q.seq, slot));
             self.io(token(kind::FETCH, self.next_fetch), IoOp::Read { file, offset, buf });
             self.next_fetch += 1;
@@ -376,11 +378,19 @@ impl Engine {
         let head = record::encode_head(&plan.ops, &plan.data, &plan.deferred_runs());
         let mut parts: Vec<&[u8]> = Vec::with_capacity(1 + plan.deferred.len());
         parts.push(&head);
-        parts.extend(plan.deferred.iter().map(|(_, b)| &b[..]));
+        parts.extend(plan.deferred.iter().map(|b| &b.data[..]));
         let lsn = self.wal.append(&parts)?;
         let payload = plan.deferred.len() as u64 * BLOCK_LEN;
-        self.ledger.log_payload += payload;
         self.open_payload += payload;
+        self.ledger.count(|l| {
+            let all = OpBytes {
+                data_direct: plan.writes.iter().map(|(_, data)| data.len() as u64).sum(),
+                log_payload: payload,
+                log_metadata: head.len() as u64,
+                ..OpBytes::default()
+            };
+            plan.shares.charge(&mut l.by_op, all);
+        });
         Ok(lsn)
     }
 
@@ -388,12 +398,9 @@ impl Engine {
     fn commit(&mut self, q: Queued, mut plan: Plan, lsn: Lsn) {
         fail::fail_point!("engine::after_append");
         if bugs::enabled(Bug::DeferredBeforeDurable) {
-            plan.writes.extend(plan.deferred.iter().cloned());
+            plan.writes.extend(plan.deferred.iter().map(|b| (b.place, b.data.clone())));
         }
-        let user = q.txn.user_bytes_by_class();
-        self.ledger.user_data += user.data;
-        self.ledger.user_attrs += user.attrs;
-        self.ledger.user_omap += user.omap;
+        self.ledger.count(|l| l.asked(&q.txn, plan.shares.first()));
         self.stored = self.stored.checked_add_signed(plan.stored).expect("mapped blocks are counted on both ways");
         self.objects = self.objects.checked_add_signed(plan.objects).expect("objects are counted on both ways");
         self.counters.cow_copies += plan.cow_copies;
@@ -401,7 +408,7 @@ impl Engine {
         let touched = Touched::from(&plan.changes);
         self.meta.commit(lsn, plan.changes);
 
-        plan.deferred.iter().for_each(|(place, _)| self.forget_cached(*place, 1));
+        plan.deferred.iter().for_each(|b| self.forget_cached(b.place, 1));
         self.open_group().txns.push(Durable {
             seq: q.seq,
             token: q.token,
@@ -429,7 +436,7 @@ impl Engine {
             self.writing.insert(*place, data.clone());
             started += self.write_blocks(token(kind::DATA, number), *place, data);
         }
-        self.ledger.data_direct += bytes;
+        self.ledger.count(|l| l.data_direct += bytes);
         self.backlog_bytes += bytes;
         let group = self.open_group();
         group.has_data = true;
@@ -496,8 +503,12 @@ impl Engine {
 
     fn start_batch(&mut self, batch: lodestore_wal::Batch) {
         let payload = std::mem::take(&mut self.open_payload);
-        self.ledger.log_padding += batch.padding_bytes;
-        self.ledger.log_metadata += batch.data.len() as u64 - batch.padding_bytes - payload;
+        self.ledger.count(|l| {
+            l.log_payload += payload;
+            l.log_metadata += batch.payload_bytes - payload;
+            l.log_padding += batch.padding_bytes;
+            l.log_header += batch.header_bytes;
+        });
         let op = IoOp::Write { file: batch.file, offset: batch.offset, data: batch.data, dsync: false };
         self.io(token(kind::LOG, 0), op);
     }

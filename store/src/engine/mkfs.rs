@@ -12,6 +12,7 @@ use crate::format::label::{self, Label};
 use crate::format::snapshot::Head;
 use crate::format::superblock::{DATA_FILES_MAX, FILE, Superblock};
 use crate::format::{BLOCK_LEN, key, small};
+use crate::ledger::Ledger;
 use crate::types::Lsn;
 
 /// Name of the log's file.
@@ -29,14 +30,14 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 impl Engine {
     /// Makes the files of a store on `disk` (those that are there already, such as links to block
     /// devices, are taken as they are if large enough), pre-writes log and data space, and writes
-    /// the superblock. `kv` must be empty.
+    /// the superblock. `kv` must be empty. Returns what it wrote.
     pub fn mkfs(
         disk: &mut dyn Disk,
         kv: &dyn Kv,
         layout: &Layout,
         uuid: [u8; 16],
         progress: Progress<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<Ledger, Error> {
         check_layout(layout)?;
         let mut data = Vec::new();
         for (n, len) in layout.data.iter().enumerate() {
@@ -53,7 +54,8 @@ impl Engine {
         let mut ring = disk.ring(DEPTH)?;
         let ring = &mut *ring;
         let geometry = LogGeometry { segment_len: layout.segment };
-        lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
+        let log_bytes =
+            lodestore_wal::format(ring, log, layout.log, geometry, uuid, &mut |done, all| progress("log", done, all))?;
         let prewrite = layout.prewrite.min(layout.data.iter().sum());
         zero_data(ring, &data, prewrite, progress)?;
         write_labels(ring, data.iter().copied(), uuid, 0)?;
@@ -68,7 +70,12 @@ impl Engine {
         let data = AlignedBuf::copy_of(&bytes).freeze();
         run(ring, IoOp::Write { file: superblock, offset: 0, data, dsync: false })?;
         run(ring, IoOp::Sync { files: superblock.mask() })?;
-        Ok(())
+        let mut ledger = Ledger::default();
+        ledger.count(|l| {
+            l.prewrite = prewrite;
+            l.mkfs = log_bytes + BLOCK_LEN + kv.stats().written_bytes();
+        });
+        Ok(ledger)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use lodestore_aio::{AlignedBuf, Disk, IoOp, Ring, run};
 use lodestore_kv::{CFS, Cf, Kv, KvOp};
-use lodestore_wal::{Reader, Tail};
+use lodestore_wal::{HEADER_CHANGE_BYTES, Reader, Tail};
 
 use super::parts::Parts;
 use super::{DataFile, Engine};
@@ -25,7 +25,7 @@ use crate::format::record::{self, DataRef};
 use crate::format::snapshot::{self, Head};
 use crate::format::superblock::Superblock;
 use crate::format::{BLOCK_LEN, damaged, key, small};
-use crate::ledger::{Counters, Ledger};
+use crate::ledger::{Counters, Ledger, OpKind};
 use crate::meta::Meta;
 use crate::types::Lsn;
 
@@ -72,7 +72,8 @@ impl Engine {
             ledger: Ledger::default(),
         };
         let (wal, last) = replay.run(reader)?;
-        let (mut counters, ledger) = (replay.counters, replay.ledger);
+        let (mut counters, mut ledger) = (replay.counters, replay.ledger);
+        ledger.count(|l| l.log_header += HEADER_CHANGE_BYTES);
 
         let usable = match kv.get(Cf::Meta, key::PREWRITTEN)? {
             Some(v) => small::decode_u64("pre-written space", &v)?,
@@ -259,7 +260,10 @@ impl Replay<'_> {
             let data = AlignedBuf::copy_of(&contents).freeze();
             run(self.ring, IoOp::Write { file, offset, data, dsync: false })?;
             self.counters.deferred_replayed += 1;
-            self.ledger.data_deferred += BLOCK_LEN;
+            self.ledger.count(|l| {
+                l.data_deferred += BLOCK_LEN;
+                l.by_op[OpKind::Replay].data_deferred += BLOCK_LEN;
+            });
         }
         Ok(())
     }

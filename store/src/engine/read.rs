@@ -229,9 +229,7 @@ impl Engine {
             Read::OmapValues(c, oid, keys) => self.omap_values(*c, oid, keys)?,
             Read::Omap(c, oid, range) => self.omap_page(*c, oid, range)?,
             Read::List(c, start, end, max) => self.list(*c, start.as_ref(), end.as_ref(), *max)?,
-            Read::Collections => {
-                Answer::Collections(crate::meta::load_collections(&*self.kv)?.into_iter().collect())
-            }
+            Read::Collections => Answer::Collections(crate::meta::load_collections(&*self.kv)?.into_iter().collect()),
             Read::StatFs => Answer::Space(self.statfs()),
         }))
     }
@@ -510,7 +508,7 @@ impl Engine {
         for (n, p) in r.pieces.iter().enumerate() {
             let (file, offset, _) = self.locate(p.place);
             let len = p.crcs.len() * B as usize;
-            self.ledger.data_read += len as u64;
+            self.ledger.count(|l| l.data_read += len as u64);
             let io = self.next_fetch;
             self.next_fetch += 1;
             self.read_ios.insert(io, (id, n));

@@ -21,14 +21,14 @@ impl Planner<'_> {
         if from == to {
             return Err(Error::Invalid(format!("object {from} cannot be cloned onto itself")).into());
         }
-        let source = self.onode_mut(&from_key).clone();
+        let source = self.onode(&from_key).clone();
         // Reading an omap means reading the key-value store, which must be up to date for it.
         if source.omap != 0 && !self.env.drained {
             return Err(Stop::Drain);
         }
         let to_key = self.open(c, to)?;
         self.empty(&to_key)?;
-        let nid = self.onode_mut(&to_key).nid;
+        let nid = self.onode(&to_key).nid;
         let omap = if source.omap == 0 { 0 } else { self.new_id() };
         for index in self.chunk_indices(source.nid, 0, chunks(source.size))? {
             self.share_chunk(source.nid, nid, index)?;
@@ -81,7 +81,7 @@ impl Planner<'_> {
         let from_key = self.existing(c, from)?;
         end_of(from_offset, len)?;
         end_of(to_offset, len)?;
-        let source = self.onode_mut(&from_key).clone();
+        let source = self.onode(&from_key).clone();
         let len = len.min(source.size.saturating_sub(from_offset));
         if from == to && from_offset < to_offset + len && to_offset < from_offset + len {
             return Err(Error::Invalid(format!("the two ranges of object {from} overlap")).into());
@@ -90,9 +90,7 @@ impl Planner<'_> {
         if len == 0 {
             return Ok(());
         }
-        let o = self.onode_mut(&to_key);
-        let (nid, size) = (o.nid, o.size);
-        o.size = size.max(to_offset + len);
+        let (nid, size) = self.grow(&to_key, to_offset + len);
         let size = size.max(to_offset);
         // Everything is looked up before anything is changed: within one object, the first block
         // written may be the last one read.

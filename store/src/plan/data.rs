@@ -34,9 +34,7 @@ impl Planner<'_> {
         if data.is_empty() {
             return Ok(());
         }
-        let o = self.onode_mut(&k);
-        let (nid, size) = (o.nid, o.size);
-        o.size = size.max(end);
+        let (nid, size) = self.grow(&k, end);
         self.write_bytes(nid, size, offset, data)
     }
 
@@ -118,9 +116,12 @@ impl Planner<'_> {
         let bytes = |from: usize, to: usize| old.slice(from * B as usize..to * B as usize);
         for (from, data) in [(0, bytes(0, at)), (at, new.bytes()), (at + 1, bytes(at + 1, n))] {
             if !data.is_empty() {
-                self.fresh.insert(first + from as u64, data);
+                let place = first + from as u64;
+                self.origins.split(Written::Direct(first), Written::Direct(place));
+                self.fresh.insert(place, data);
             }
         }
+        self.origins.mark(|| Written::Direct(slot.place));
         let (index, i) = split_block(new.block);
         let mut chunk = self.take_chunk(nid, index)?;
         chunk.slots[i] = Some(Slot { shared: false, ..slot });
@@ -144,7 +145,8 @@ impl Planner<'_> {
         let mut chunk = self.take_chunk(nid, index)?;
         chunk.slots[i] = Some(Slot { place: slot.place, crc: crc32c::crc32c(new.data()), shared: false });
         self.put_chunk(nid, index, chunk);
-        self.deferred.insert(slot.place, new.bytes());
+        let by = self.origins.now();
+        self.deferred.insert(slot.place, Overwrite { place: slot.place, data: new.bytes(), by });
         Ok(true)
     }
 
@@ -180,6 +182,7 @@ impl Planner<'_> {
                     .is_some_and(|b| b.source.as_ptr() == first.source.as_ptr() && b.at == first.at + n * B as usize)
             };
             let n = (1..).find(|n| !follows(*n)).expect("the list of blocks ends");
+            self.origins.mark(|| Written::Direct(place + at as u64));
             self.fresh.insert(place + at as u64, first.source.slice(first.at..first.at + n * B as usize));
             at += n;
         }
@@ -193,7 +196,7 @@ impl Planner<'_> {
     /// Contents of a block as the transaction finds them, or zeros with a note that they must be
     /// read first.
     pub(super) fn content(&mut self, block: u64, slot: Slot) -> Result<Bytes, Stop> {
-        if let Some(b) = self.deferred.get(&slot.place).cloned().or_else(|| self.fresh(slot.place)) {
+        if let Some(b) = self.deferred.get(&slot.place).map(|d| d.data.clone()).or_else(|| self.fresh(slot.place)) {
             return Ok(b);
         }
         if let Some(b) = self.env.pending.newest(slot.place).or_else(|| block_in(self.env.writing, slot.place)) {
@@ -228,10 +231,17 @@ impl Planner<'_> {
         if len == 0 {
             return Ok(());
         }
-        let o = self.onode_mut(&k);
-        let (nid, size) = (o.nid, o.size);
-        o.size = size.max(end);
+        let (nid, size) = self.grow(&k, end);
         self.zero_bytes(nid, size, offset, end)
+    }
+
+    /// Sees to it that an object ends at `end` or behind it; its number, and its size before.
+    pub(super) fn grow(&mut self, k: &[u8], end: u64) -> (u64, u64) {
+        let (nid, size) = (self.onode(k).nid, self.onode(k).size);
+        if end > size {
+            self.onode_mut(k).size = end;
+        }
+        (nid, size)
     }
 
     /// Makes `offset..end` of object `nid`, which was `size` bytes long, read as zeros.

@@ -9,6 +9,7 @@ mod clone;
 mod collection;
 mod data;
 mod object;
+mod origin;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,16 +20,18 @@ use lodestore_kv::{Cf, KvOp};
 use crate::alloc::{Allocator, Run};
 use crate::bugs::{self, Bug};
 use crate::config::Policy;
-use crate::deferred::DeferredSet;
+use crate::deferred::{DeferredSet, Overwrite};
 use crate::error::Error;
 use crate::format::chunk::{CHUNK_BLOCKS, CHUNK_ENCODED_MAX, Chunk, Slot};
 use crate::format::onode::Onode;
 use crate::format::record::DataRef;
 use crate::format::shared::{self, Region};
 use crate::format::{BLOCK_LEN, key, small};
+use crate::ledger::OpKind;
 use crate::meta::{Changes, ID_STEP, Meta, Missed};
 use crate::txn::{Op, Transaction};
 use crate::types::*;
+use origin::{Origins, Shares, Written};
 
 /// Old contents of a block, read for a plan: the checksum it was expected to have, and the bytes
 /// or, where they do not match it, the checksum they have.
@@ -82,8 +85,8 @@ pub struct Plan {
     pub writes: Vec<(u64, Bytes)>,
     /// Checksums of the direct writes.
     pub data: Vec<DataRef>,
-    /// Deferred contents by block, in order of the blocks.
-    pub deferred: Vec<(u64, Bytes)>,
+    /// Deferred contents, in order of the blocks.
+    pub deferred: Vec<Overwrite>,
     /// Blocks allocated.
     pub taken: Vec<Run>,
     /// Blocks nobody uses any more.
@@ -94,16 +97,18 @@ pub struct Plan {
     pub objects: i64,
     /// Overwrites of shared blocks that went elsewhere.
     pub cow_copies: u64,
+    /// Who wrote what.
+    pub shares: Shares,
 }
 
 impl Plan {
     /// Runs of consecutive deferred blocks.
     pub fn deferred_runs(&self) -> Vec<(u64, u32)> {
         let mut runs: Vec<(u64, u32)> = Vec::new();
-        for (place, _) in &self.deferred {
+        for b in &self.deferred {
             match runs.last_mut() {
-                Some((first, n)) if *first + u64::from(*n) == *place => *n += 1,
-                _ => runs.push((*place, 1)),
+                Some((first, n)) if *first + u64::from(*n) == b.place => *n += 1,
+                _ => runs.push((b.place, 1)),
             }
         }
         runs
@@ -152,7 +157,7 @@ impl<E: Into<Error>> From<E> for Stop {
 
 /// Plans `txn`.
 pub fn plan(txn: &Transaction, meta: &mut Meta, alloc: &mut Allocator, env: &Env<'_>) -> Outcome {
-    let mut p = Planner::new(meta, alloc, env);
+    let mut p = Planner::new(meta, alloc, env, Origins::of(txn));
     let stop = match p.run(txn) {
         Ok(()) if p.needs.is_empty() => return Outcome::Ready(Box::new(p.draft())),
         Ok(()) => None,
@@ -185,7 +190,7 @@ struct Planner<'a> {
     /// Operations on collections and omaps, which are not gathered by key but keep their order.
     ops: Vec<KvOp>,
     next_id: Option<u64>,
-    deferred: BTreeMap<u64, Bytes>,
+    deferred: BTreeMap<u64, Overwrite>,
     /// Direct writes of this very transaction, by their first block.
     fresh: BTreeMap<u64, Bytes>,
     taken: Vec<Run>,
@@ -196,10 +201,11 @@ struct Planner<'a> {
     cow_copies: u64,
     /// The object at work, for messages about damaged blocks.
     current: Option<ObjectId>,
+    origins: Origins,
 }
 
 impl<'a> Planner<'a> {
-    fn new(meta: &'a mut Meta, alloc: &'a mut Allocator, env: &'a Env<'a>) -> Self {
+    fn new(meta: &'a mut Meta, alloc: &'a mut Allocator, env: &'a Env<'a>, origins: Origins) -> Self {
         Planner {
             meta,
             alloc,
@@ -220,13 +226,16 @@ impl<'a> Planner<'a> {
             objects: 0,
             cow_copies: 0,
             current: None,
+            origins,
         }
     }
 
     fn run(&mut self, txn: &Transaction) -> Result<(), Stop> {
         limit("number of operations in a transaction", txn.ops().len() as u64, OPS_MAX as u64)?;
         for (c, op) in txn.ops() {
+            self.origins.begin(OpKind::of(op));
             self.op(*c, op)?;
+            self.origins.end(self.ops.len());
         }
         Ok(())
     }
@@ -304,15 +313,27 @@ impl<'a> Planner<'a> {
         let k = self.key(c, oid)?;
         if self.load(&k)?.is_none() {
             let nid = self.new_id();
-            self.onodes.insert(k.clone(), Some(Onode::new(nid)));
+            self.set_onode(k.clone(), Some(Onode::new(nid)));
             self.objects += 1;
         }
         Ok(k)
     }
 
     /// An onode that [`Planner::open`] or [`Planner::existing`] found.
+    fn onode(&self, k: &[u8]) -> &Onode {
+        self.onodes.get(k).and_then(Option::as_ref).expect("the object was opened")
+    }
+
+    /// The same, to be changed.
     fn onode_mut(&mut self, k: &[u8]) -> &mut Onode {
+        self.origins.mark(|| Written::Onode(k.to_vec()));
         self.onodes.get_mut(k).and_then(Option::as_mut).expect("the object was opened")
+    }
+
+    /// Sets or removes an onode.
+    fn set_onode(&mut self, k: Vec<u8>, o: Option<Onode>) {
+        self.origins.mark(|| Written::Onode(k.clone()));
+        self.onodes.insert(k, o);
     }
 
     /// A number never used before, for an object or an omap.
@@ -344,6 +365,7 @@ impl<'a> Planner<'a> {
     }
 
     fn put_chunk(&mut self, nid: u64, index: u32, chunk: Chunk) {
+        self.origins.mark(|| Written::Chunk(nid, index));
         self.chunks.insert((nid, index), chunk);
     }
 
@@ -361,6 +383,7 @@ impl<'a> Planner<'a> {
             let r = (*self.meta.region(region)?).clone();
             self.regions.insert(region, r);
         }
+        self.origins.mark(|| Written::Region(region));
         Ok(self.regions.get_mut(&region).expect("loaded above"))
     }
 
@@ -437,12 +460,13 @@ impl<'a> Planner<'a> {
             ops: self.ops,
             ids: self.next_id.map(|next| (next, self.meta.ids().1)),
             writes: self.fresh.into_iter().collect(),
-            deferred: self.deferred.into_iter().collect(),
+            deferred: self.deferred.into_values().collect(),
             taken: self.taken,
             freed: self.freed,
             stored: self.stored,
             objects: self.objects,
             cow_copies: self.cow_copies,
+            origins: self.origins,
         }
     }
 }
@@ -460,13 +484,14 @@ pub struct Draft {
     ids: Option<(u64, u64)>,
     /// Direct writes: first block and whole blocks, aligned in memory.
     pub writes: Vec<(u64, Bytes)>,
-    deferred: Vec<(u64, Bytes)>,
+    deferred: Vec<Overwrite>,
     /// Blocks allocated.
     pub taken: Vec<Run>,
     freed: Vec<Run>,
     stored: i64,
     objects: i64,
     cow_copies: u64,
+    origins: Origins,
 }
 
 impl Draft {
@@ -483,7 +508,7 @@ impl Draft {
             KvOp::Delete { key, .. } => key.len() + EACH,
             KvOp::DeleteRange { from, to, .. } => from.len() + to.len() + EACH,
         });
-        let deferred = self.deferred.iter().map(|(_, b)| b.len() + EACH);
+        let deferred = self.deferred.iter().map(|b| b.data.len() + EACH);
         let fixed = 4 * EACH + self.writes.len() * EACH;
         let sum: usize = onodes.chain(regions).chain(ops).chain(deferred).sum();
         (fixed + chunks + sum) as u64
@@ -492,30 +517,39 @@ impl Draft {
     /// Sums the direct writes and turns everything into a plan.
     pub fn finish(self) -> Plan {
         let mut ops = self.ops;
+        let mut shares = self.origins.shares(&ops);
+        shares.direct(&self.writes);
+        shares.deferred(&self.deferred);
         let mut changes = Changes { collections: self.collections, ..Default::default() };
         for (k, o) in self.onodes {
-            ops.push(match &o {
+            let op = match &o {
                 Some(o) => KvOp::Put { cf: Cf::Onode, key: k.clone(), value: o.encode() },
                 None => KvOp::Delete { cf: Cf::Onode, key: k.clone() },
-            });
+            };
+            shares.metadata(|| Written::Onode(k.clone()), &op);
+            ops.push(op);
             changes.onodes.insert(k, o.map(Arc::new));
         }
         let sums = data::Sums::of(&self.writes);
         for ((nid, index), mut c) in self.chunks {
             sums.fill(&mut c);
             let key = key::extent(nid, index);
-            ops.push(match c.is_empty() {
+            let op = match c.is_empty() {
                 false => KvOp::Put { cf: Cf::Extent, key, value: c.encode() },
                 true => KvOp::Delete { cf: Cf::Extent, key },
-            });
+            };
+            shares.metadata(|| Written::Chunk(nid, index), &op);
+            ops.push(op);
             changes.chunks.insert((nid, index), Arc::new(c));
         }
         for (region, r) in self.regions {
             let key = key::shared(region);
-            ops.push(match r.counts.is_empty() {
+            let op = match r.counts.is_empty() {
                 false => KvOp::Put { cf: Cf::Shared, key, value: r.encode() },
                 true => KvOp::Delete { cf: Cf::Shared, key },
-            });
+            };
+            shares.metadata(|| Written::Region(region), &op);
+            ops.push(op);
             changes.regions.insert(region, Arc::new(r));
         }
         if let Some((next, mut reserved)) = self.ids {
@@ -536,6 +570,7 @@ impl Draft {
             stored: self.stored,
             objects: self.objects,
             cow_copies: self.cow_copies,
+            shares,
         }
     }
 }

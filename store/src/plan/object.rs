@@ -14,7 +14,7 @@ impl Planner<'_> {
     pub(super) fn remove(&mut self, c: CollectionId, oid: &ObjectId) -> Result<(), Stop> {
         let k = self.existing(c, oid)?;
         self.empty(&k)?;
-        self.onodes.insert(k, None);
+        self.set_onode(k, None);
         self.objects -= 1;
         Ok(())
     }
@@ -71,19 +71,20 @@ impl Planner<'_> {
         if self.load(&to_key)?.is_some() {
             return Err(Error::ObjectExists(to_c, to.clone()).into());
         }
-        let o = self.onodes.insert(from_key, None).flatten();
-        self.onodes.insert(to_key, o);
+        let o = self.onode(&from_key).clone();
+        self.set_onode(from_key, None);
+        self.set_onode(to_key, Some(o));
         Ok(())
     }
 
     /// The omap number of an object that must exist; made if it has none.
     fn omap_id(&mut self, c: CollectionId, oid: &ObjectId) -> Result<u64, Stop> {
         let k = self.existing(c, oid)?;
-        if self.onode_mut(&k).omap == 0 {
+        if self.onode(&k).omap == 0 {
             let id = self.new_id();
             self.onode_mut(&k).omap = id;
         }
-        Ok(self.onode_mut(&k).omap)
+        Ok(self.onode(&k).omap)
     }
 
     pub(super) fn omap_set(
@@ -107,7 +108,7 @@ impl Planner<'_> {
 
     pub(super) fn omap_rm_keys(&mut self, c: CollectionId, oid: &ObjectId, keys: &[Vec<u8>]) -> Result<(), Stop> {
         let k = self.existing(c, oid)?;
-        let id = self.onode_mut(&k).omap;
+        let id = self.onode(&k).omap;
         if id != 0 {
             self.ops.extend(keys.iter().map(|k| KvOp::Delete { cf: Cf::Omap, key: key::omap(id, k) }));
         }
@@ -122,7 +123,7 @@ impl Planner<'_> {
         last: &[u8],
     ) -> Result<(), Stop> {
         let k = self.existing(c, oid)?;
-        let id = self.onode_mut(&k).omap;
+        let id = self.onode(&k).omap;
         if id != 0 && first < last {
             self.ops.push(KvOp::DeleteRange { cf: Cf::Omap, from: key::omap(id, first), to: key::omap(id, last) });
         }

@@ -17,6 +17,7 @@ use crate::format::BLOCK_LEN;
 use crate::format::codec::VALUE_LEN_MAX;
 use crate::format::label::{self, Label};
 use crate::format::superblock::{self, Superblock, uuid_text};
+use crate::ledger::Ledger;
 use crate::trace::WriteTrace;
 
 pub(super) const LOCK_FILE: &str = "lock";
@@ -129,16 +130,24 @@ impl MkfsOptions {
     }
 }
 
-/// Makes a store in `dir`, which must be empty or absent, and says what sizes it has. What was
-/// made is removed if it fails.
-pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Layout, Error> {
+/// What [`Store::mkfs`](crate::Store::mkfs) made.
+#[derive(Clone, Debug)]
+pub struct MkfsReport {
+    /// The sizes it has.
+    pub layout: Layout,
+    /// Bytes written for it.
+    pub written: Ledger,
+}
+
+/// Makes a store in `dir`, which must be empty or absent. What was made is removed if it fails.
+pub(super) fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<MkfsReport, Error> {
     let layout = o.check(dir)?;
     let mut made = Made::default();
     let result = made.directories(dir).and_then(|()| make(dir, o, &layout, &mut made, progress));
     if result.is_err() {
         made.remove();
     }
-    result.map(|()| layout)
+    result.map(|written| MkfsReport { layout, written })
 }
 
 /// What was made so far, to be removed on failure.
@@ -192,7 +201,7 @@ fn make(
     layout: &Layout,
     made: &mut Made,
     progress: &mut dyn FnMut(&str, u64, u64),
-) -> Result<(), Error> {
+) -> Result<Ledger, Error> {
     let _lock = lock(dir)?;
     // Whoever held the lock before may have made a store meanwhile.
     claim::check_empty(dir, true)?;
@@ -218,8 +227,9 @@ fn make(
     let kv = RocksKv::create(&dir.join(KV_DIR), &kv_config(RocksConfig::default(), dir, o.engine))?;
     let uuid = rand::random();
     write_kv_label(&dir.join(KV_DIR), uuid)?;
-    Engine::mkfs(&mut disk, &kv, layout, uuid, progress)?;
-    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place("sync", dir, e))
+    let ledger = Engine::mkfs(&mut disk, &kv, layout, uuid, progress)?;
+    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| place("sync", dir, e))?;
+    Ok(ledger)
 }
 
 /// Says in the directory of the key-value store whose it is, where that can be read without

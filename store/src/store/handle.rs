@@ -15,9 +15,8 @@ use lodestore_kv::KvStats;
 use threadpool::ThreadPool;
 use tokio::sync::oneshot;
 
-use super::dir::{self, MkfsOptions, MountOptions};
+use super::dir::{self, MkfsOptions, MkfsReport, MountOptions};
 use super::looper::{Doorbell, Loop, Pool, Request, Waiter, Waiting};
-use crate::config::Layout;
 use crate::engine::{FsckReport, LOOKUP_THREADS};
 use crate::error::Error;
 use crate::ledger::{Counters, Ledger};
@@ -207,9 +206,9 @@ reads! {
 
 impl Store {
     /// Makes a store in directory `dir`, which must be empty or absent. `progress` is told what is
-    /// being written, how much of it, and how much there is, in bytes. Says what sizes it has. If
-    /// it fails, what was made is removed and nothing else.
-    pub fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<Layout, Error> {
+    /// being written, how much of it, and how much there is, in bytes. Returns what was made. If it
+    /// fails, what was made is removed and nothing else.
+    pub fn mkfs(dir: &Path, o: &MkfsOptions, progress: &mut dyn FnMut(&str, u64, u64)) -> Result<MkfsReport, Error> {
         dir::mkfs(dir, o, progress)
     }
 

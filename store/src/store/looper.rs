@@ -120,6 +120,7 @@ const SPIN: Duration = Duration::from_micros(50);
 
 impl Loop {
     /// Runs until told to unmount, or until every handle is gone.
+    #[expect(clippy::disallowed_methods, reason = "how long to look before sleeping is no decision of the engine")]
     pub fn run(mut self) {
         let mut umount = None;
         let spins = thread::available_parallelism().is_ok_and(|n| n.get() > 1);
