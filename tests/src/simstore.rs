@@ -52,6 +52,9 @@ impl Options {
     }
 }
 
+/// One of so many lookups of metadata finds nothing in memory.
+const LOOKUP_BLOCKS_EVERY: u64 = 17;
+
 /// See the module's description.
 pub struct SimStore {
     options: Options,
@@ -95,6 +98,8 @@ impl SimStore {
 
     fn mount(&mut self) -> Result<(), Error> {
         self.mounts += 1;
+        // Now and then metadata is not in memory and must be looked up by somebody else.
+        self.kv.block_every(LOOKUP_BLOCKS_EVERY);
         let engine = Engine::mount(Box::new(self.disk.reopened()), self.kv.clone(), self.options.config.clone())?;
         self.drive = Some(Drive::new(engine, self.options.seed.wrapping_add(self.mounts)));
         Ok(())

@@ -35,6 +35,7 @@ fn random_sequences_agree_with_the_model() {
         ("refusals for lack of space", c.enospc_refused),
         ("copies on write", c.cow_copies),
         ("blocks fetched", c.blocks_fetched),
+        ("lookups elsewhere", c.lookups_elsewhere),
         ("flushes of the key-value store", c.kv_flushes),
         ("log trims", c.trims),
         ("allocator rebuilds", c.allocator_rebuilds),
