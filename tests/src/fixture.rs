@@ -23,7 +23,8 @@ const LOG: u64 = 8192 + 8 * (64 << 10);
 /// - `v1-closed`: format 1, unmounted cleanly, so that its allocator snapshot is believed.
 /// - `v1-crashed`: format 1, copied while mounted: the second half of the transactions is in the
 ///   log only, deferred contents among them.
-pub const FIXTURES: &[&str] = &["v1-closed", "v1-crashed"];
+/// - `v2-closed`, `v2-crashed`: the same of format 2, whose fragment files have labels.
+pub const FIXTURES: &[&str] = &["v1-closed", "v1-crashed", "v2-closed", "v2-crashed"];
 
 /// The collection of most objects.
 pub const C: CollectionId = CollectionId { pool: 1, seed: 0 };

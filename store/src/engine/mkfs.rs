@@ -66,6 +66,7 @@ impl Engine {
         let uuid_value = small::encode_bytes(&uuid);
         kv.write(&[put(key::PREWRITTEN, value), put(key::UUID, uuid_value), put(&key::snapshot(0), head.encode())], 0)?;
         kv.flush()?;
+        let labels = data.len() as u64 * label::LEN;
         let bytes = Superblock::new(uuid, layout.clone()).encode();
         let data = AlignedBuf::copy_of(&bytes).freeze();
         run(ring, IoOp::Write { file: superblock, offset: 0, data, dsync: false })?;
@@ -73,7 +74,7 @@ impl Engine {
         let mut ledger = Ledger::default();
         ledger.count(|l| {
             l.prewrite = prewrite;
-            l.mkfs = log_bytes + BLOCK_LEN + kv.stats().written_bytes();
+            l.mkfs = log_bytes + labels + BLOCK_LEN + kv.stats().written_bytes();
         });
         Ok(ledger)
     }
