@@ -171,7 +171,8 @@ pub fn inject(what: &Injection, n: u64, child_test: &str) -> Outcome {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    let mut child = realstore::spawn(&mut command)
+    let mut child = command
+        .spawn()
         .unwrap_or_else(|e| panic!("strace cannot be started: {e}; .ci/packages installs what the tests need"));
     let (mut outcome, mut submitted, mut ended, mut said) = (Outcome::default(), 0, false, String::new());
     for line in BufReader::new(child.stderr.take().expect("stderr is piped")).lines().map_while(Result::ok) {

@@ -230,7 +230,7 @@ pub fn kill_repeatedly(dir: &Path, seed: u64, kills: u64, child_test: &str) -> K
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        let child = realstore::spawn(&mut command).expect("the test binary can be started again");
+        let child = command.spawn().expect("the test binary can be started again");
         let delay = Duration::from_micros(rng.random_range(0..3000));
         let said = listen(child, Some((after, delay)));
         assert!(said.bad.is_none(), "seed {seed}, kill {i}: {:?}", said.bad);

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::sync::{OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::OnceLock;
 
 use lodestore::{Answer, Commit, Error, MkfsOptions, MountGuard, MountOptions, Read, Store, Transaction};
 use lodestore_aio::Engine as IoEngine;
@@ -50,23 +49,8 @@ pub fn io_engine() -> IoEngine {
     if has_direct_io() { IoEngine::Libaio } else { IoEngine::Threads(4) }
 }
 
-/// A process that is being started holds the locks of its parent's stores until it is another
-/// program: nobody mounts meanwhile (readers), whoever starts one is the writer.
-static STARTING: RwLock<()> = RwLock::new(());
-
-/// Starts a process.
-pub fn spawn(command: &mut Command) -> std::io::Result<Child> {
-    let _alone = STARTING.write().unwrap_or_else(PoisonError::into_inner);
-    command.spawn()
-}
-
-fn nobody_starts() -> RwLockReadGuard<'static, ()> {
-    STARTING.read().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Mounts a store.
 pub fn mount(dir: &Path) -> Result<Store, Error> {
-    let _guard = nobody_starts();
     Store::mount(dir, &options())
 }
 
@@ -81,13 +65,11 @@ pub fn options() -> MountOptions {
 
 /// Makes a store with room for `size` bytes of data, and a log of `log` bytes.
 pub fn mkfs(dir: &Path, size: u64, log: u64) {
-    let _guard = nobody_starts();
     Store::mkfs(dir, &Setup::usual(size, log).mkfs, &mut |_, _, _| ()).expect("a store can be made");
 }
 
 /// Checks an unmounted store deeply; what is wrong, in words.
 pub fn fsck(dir: &Path) -> Vec<String> {
-    let _guard = nobody_starts();
     check(dir, &options())
 }
 
@@ -164,7 +146,6 @@ impl RealStore {
     pub fn new(setup: Setup) -> Self {
         let dir = setup.dir();
         {
-            let _guard = nobody_starts();
             Store::mkfs(dir.path(), &setup.mkfs, &mut |_, _, _| ()).expect("a store can be made");
         }
         let mut s = RealStore { setup, mounted: None, dir };
@@ -179,7 +160,6 @@ impl RealStore {
 
     fn mount(&mut self) {
         let (dir, how) = (self.dir.path(), &self.setup.mount);
-        let _guard = nobody_starts();
         self.mounted = Some(match self.setup.driver {
             Driver::Thread => Mounted::Thread(Store::mount(dir, how).expect("the store mounts"), VecDeque::new()),
             Driver::Embedded => {
@@ -241,10 +221,7 @@ impl Subject for RealStore {
 
     fn fsck(&mut self) -> Vec<String> {
         self.umount();
-        let found = {
-            let _guard = nobody_starts();
-            check(self.dir.path(), &self.setup.mount)
-        };
+        let found = { check(self.dir.path(), &self.setup.mount) };
         self.mount();
         found
     }

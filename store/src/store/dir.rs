@@ -320,13 +320,25 @@ pub(super) fn place(what: &'static str, p: &Path, e: io::Error) -> Error {
     Error::Io(IoError { what, file: p.display().to_string(), offset: 0, len: 0, errno })
 }
 
-/// Holds the directory for one process; the lock goes with the file.
-fn lock(dir: &Path) -> Result<File, Error> {
+/// A directory held for one process.
+#[derive(Debug)]
+pub(super) struct DirLock(File);
+
+impl Drop for DirLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread is just starting has it open,
+        // too, until it has become another program. Where this fails, closing is all there is.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Holds the directory.
+fn lock(dir: &Path) -> Result<DirLock, Error> {
     let path = dir.join(LOCK_FILE);
     let f =
         File::options().create(true).truncate(false).write(true).open(&path).map_err(|e| place("open", &path, e))?;
     match f.try_lock() {
-        Ok(()) => Ok(f),
+        Ok(()) => Ok(DirLock(f)),
         Err(TryLockError::WouldBlock) => {
             Err(Error::Mount(format!("store {} is in use by another process; nothing was changed", dir.display())))
         }
@@ -338,7 +350,7 @@ fn lock(dir: &Path) -> Result<File, Error> {
 pub(super) struct Mounted {
     pub engine: Engine,
     pub kv: Arc<RocksKv>,
-    pub lock: File,
+    pub lock: DirLock,
 }
 
 /// Mounts the store in `dir`.
@@ -379,7 +391,7 @@ pub(super) fn mount(dir: &Path, o: &MountOptions) -> Result<Mounted, Error> {
 /// Holds a store's directory for as long as it lives.
 #[derive(Debug)]
 pub struct MountGuard {
-    _lock: File,
+    _lock: DirLock,
 }
 
 /// Mounts the store in `dir` for a loop of the caller's own: who drives the engine need not hand
